@@ -1,0 +1,1 @@
+"""A transactional outbox for PostgreSQL: record an event in the transaction of your own rows."""

@@ -1,0 +1,69 @@
+"""Every exception this project raises.
+
+    OutboxError
+    ├── UsageError                 wrong arguments or settings: fix the call
+    │   ├── InvalidEvent           an event that cannot be recorded; names the argument or JSON path
+    │   ├── InvalidSettings        a destination, policy or relay setting that makes no sense
+    │   ├── TransactionRequired    recording outside a transaction would be atomic with nothing
+    │   └── IdempotencyConflict    the same idempotency key with other content (SQLSTATE OB001)
+    ├── DatabaseUnreachable        no connection to PostgreSQL
+    └── SchemaMismatch             the schema is missing, older or newer than this code
+
+psycopg's own errors pass through recording untouched: the transaction is the caller's (caller-commits).
+Messages are lower case and name the offending value (never a secret or a payload), its unit and the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "DatabaseUnreachable",
+    "IdempotencyConflict",
+    "InvalidEvent",
+    "InvalidSettings",
+    "OutboxError",
+    "SchemaMismatch",
+    "TransactionRequired",
+    "UsageError",
+]
+
+
+class OutboxError(Exception):
+    """Base of all errors of this project; `exit_code` is what the commands return for it."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(OutboxError):
+    """Wrong arguments or settings: the caller can fix the call."""
+
+    exit_code = 2
+
+
+class InvalidEvent(UsageError):
+    """An event that cannot be recorded; nothing was sent to the database."""
+
+
+class InvalidSettings(UsageError):
+    """A setting of a destination, policy or relay that makes no sense."""
+
+
+class TransactionRequired(UsageError):
+    """No transaction is open, so the event would be atomic with nothing."""
+
+
+class IdempotencyConflict(UsageError):
+    """The idempotency key is taken by an event with other content."""
+
+
+class DatabaseUnreachable(OutboxError):
+    """PostgreSQL cannot be reached with the given DSN."""
+
+    exit_code = 3
+
+
+class SchemaMismatch(OutboxError):
+    """The schema `outbox` is missing, or this code cannot work with its version."""
+
+    exit_code = 4

@@ -1,0 +1,53 @@
+"""What a sink answers: values, not exceptions. No I/O here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from outbox.model import Certainty
+
+__all__ = ["Delivered", "Hold", "Refused", "Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Asks to stop claiming for the destination: nothing is lost, no attempt is used.
+
+    `seconds` is how long (Retry-After); None means until an operator resumes it (410, a wrong password).
+    """
+
+    state: Literal["held", "tripped", "disabled"]
+    reason: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The destination has the event."""
+
+    status: int | None = None
+    detail: str | None = None
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The destination does not have the event, or may not have it.
+
+    `reason` is a short code (`http_500`, `timeout`); `detail` is for people, redacted by the sink.
+    `permanent` means the same bytes can never succeed. `charged=False` means the fault is not the delivery's
+    (a wrong SMTP password): it is tried again without using up an attempt. `retry_after` is seconds.
+    """
+
+    reason: str
+    detail: str | None = None
+    permanent: bool = False
+    retry_after: float | None = None
+    certainty: Certainty = Certainty.ANSWERED
+    status: int | None = None
+    charged: bool = True
+    hold: Hold | None = None
+
+
+Result = Delivered | Refused
