@@ -6,6 +6,7 @@
     │   ├── InvalidSettings        a destination, policy or relay setting that makes no sense
     │   ├── TransactionRequired    recording outside a transaction would be atomic with nothing
     │   └── IdempotencyConflict    the same idempotency key with other content (SQLSTATE OB001)
+    ├── InvalidSignature           a received webhook was not signed with these secrets, or not lately
     ├── DatabaseUnreachable        no connection to PostgreSQL
     └── SchemaMismatch             the schema is missing, older or newer than this code
 
@@ -22,6 +23,7 @@ __all__ = [
     "IdempotencyConflict",
     "InvalidEvent",
     "InvalidSettings",
+    "InvalidSignature",
     "OutboxError",
     "SchemaMismatch",
     "TransactionRequired",
@@ -55,6 +57,10 @@ class TransactionRequired(UsageError):
 
 class IdempotencyConflict(UsageError):
     """The idempotency key is taken by an event with other content."""
+
+
+class InvalidSignature(OutboxError):
+    """A received webhook carries no valid signature, or one that is too old; answer it with 401."""
 
 
 class DatabaseUnreachable(OutboxError):

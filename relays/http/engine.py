@@ -1,0 +1,114 @@
+"""What an HTTP library has to do here: bytes in; status, headers, bytes and how far a failure came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from outbox.model import Certainty
+from relays.http.addresses import Guard
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from relays.http.url import Url
+
+__all__ = ["KEEP_BYTES", "READ_BYTES", "Answer", "Engine", "Failure", "Phase", "Request", "Timings"]
+
+READ_BYTES = 16 * 1024
+"""More of an answer's body is not read; the connection is closed instead."""
+
+KEEP_BYTES = 4 * 1024
+"""More of an answer's body is not kept."""
+
+BODY_SECONDS = 5.0
+"""An answer's body is waited for this long: the status has decided already."""
+
+
+class Phase(StrEnum):
+    """How far a request has come."""
+
+    RESOLVE = "resolve"
+    CONNECT = "connect"
+    ANSWER = "answer"
+    BODY = "body"
+
+    @property
+    def certainty(self) -> Certainty:
+        """What is known about the receiver when a request ends in this phase without a status."""
+        return Certainty.NOT_SENT if self in {Phase.RESOLVE, Phase.CONNECT} else Certainty.AMBIGUOUS
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. Header names are lower case; `tls` is None for the system's certificate authorities."""
+
+    url: Url
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(default=b"", repr=False)
+    method: str = "POST"
+    guard: Guard = field(default_factory=Guard)
+    tls: ssl.SSLContext | None = None
+    connect_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds since the request began: to the connection (None when reused), the first byte and the end."""
+
+    connected: float | None
+    first_byte: float | None
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The receiver answered with a status. `body` is at most 4 KiB; `is_cut` when there is more of it."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    is_cut: bool
+    peer: str | None
+    connection_reused: bool
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The receiver gave no status. `reason` is a short code, `has_answered` whether any byte came."""
+
+    reason: str
+    detail: str
+    phase: Phase
+    has_answered: bool
+    peer: str | None
+    connection_reused: bool
+    timings: Timings
+
+    @property
+    def certainty(self) -> Certainty:
+        """What is known about the receiver."""
+        return self.phase.certainty
+
+    @property
+    def is_stale_connection(self) -> bool:
+        """Whether a kept connection died before any answer byte: the one case that is repeated at once."""
+        return self.connection_reused and not self.has_answered and self.reason == "disconnected"
+
+
+class Engine(Protocol):
+    """Sends one request at a time per call, many calls at once; keeps connections, never cookies.
+
+    Never follows a redirect, reads no environment, checks every address it dials against the request's guard.
+    """
+
+    async def exchange(self, request: Request, seconds: float) -> Answer | Failure:
+        """Send `request` and return what came of it within `seconds` in all; raises only when cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
