@@ -1,0 +1,183 @@
+"""Claims due deliveries for the destinations that have room (promises lease-token, key-order, flat)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from relays.deliveries import Delivery
+from relays.slots import Run
+from relays.targets import Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from relays.sessions import Session
+    from relays.targets import Target
+
+__all__ = ["Ask", "Claimed", "Claims"]
+
+SCAN_LIMIT = 1000
+"""Rows a keyed claim looks at per destination: most may be blocked where one key is hot."""
+
+RUN_LIMIT = 20
+"""Followers claimed behind the head of a key."""
+
+
+class Ask(NamedTuple):
+    """What is asked of the database for one destination: at most `room` deliveries behind `mark`."""
+
+    target: Target
+    room: int
+    mark: Mark
+
+
+@dataclass(slots=True)
+class Claimed:
+    """What a claim brought. `fenced` counts heads of keys held back by a recorder's open transaction."""
+
+    runs: list[Run] = field(default_factory=list)
+    fenced: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many deliveries are leased."""
+        return sum(len(run.deliveries) for run in self.runs)
+
+
+class Claims:
+    """The claiming statements over one session; moves the marks of the targets it is asked for."""
+
+    def __init__(self, session: Session, relay_id: int) -> None:
+        self._session = session
+        self._relay_id = relay_id
+
+    async def without_keys(self, asks: Sequence[Ask]) -> Claimed:
+        """Claim deliveries without a key: one statement, whatever the number of destinations."""
+        rows = await self._session.rows("claim", {"relay_id": self._relay_id, **_asked(asks)})
+        runs = _runs(rows, {ask.target.destination.id: ask.target for ask in asks})
+        lasts = _lasts(rows)
+        for ask in asks:
+            count, last = lasts.get(ask.target.destination.id, (0, None))
+            ask.target.claimed(last, is_exhausted=count < ask.room)
+        return Claimed(runs)
+
+    async def with_keys(self, asks: Sequence[Ask], *, suspects: bool = False) -> Claimed:
+        """Claim where keys are in use, behind the fence; with `suspects`, only what a relay died with."""
+        going_on = [(ask.target.destination.id, key) for ask in asks for key in ask.target.keys_going_on]
+        keys = {
+            "key_destination_ids": [number for number, _ in going_on],
+            "keys": [key for _, key in going_on],
+        }
+        [fence] = await self._session.named_rows("fence_keys", {"scan_limit": SCAN_LIMIT, **keys, **_asked(asks)})
+        rows = await self._session.rows(
+            "claim_keyed",
+            {
+                "relay_id": self._relay_id,
+                "suspects": suspects,
+                "scan_limit": SCAN_LIMIT,
+                "run_limit": RUN_LIMIT,
+                "frontier": fence.frontier,
+                "free_slots": fence.free_slots,
+                "high_due_ats": [_high(ask.target) if suspects else "infinity" for ask in asks],
+                "blocks": [ask.target.policy.on_dead == "block" for ask in asks],
+                **keys,
+                **_asked(asks),
+            },
+        )
+        claimed_rows = [row for row in rows if row[0] is not None]
+        notes = {row[2]: row for row in rows if row[0] is None}
+        if not suspects:
+            self._move_marks(asks, claimed_rows, notes)
+        targets = {ask.target.destination.id: ask.target for ask in asks}
+        return Claimed(_runs(claimed_rows, targets), sum(note[3] for note in notes.values()))
+
+    def _move_marks(self, asks: Sequence[Ask], rows: list[tuple[Any, ...]], notes: dict[int, Any]) -> None:
+        lasts = _lasts(rows)
+        for ask in asks:
+            target = ask.target
+            count, last = lasts.get(target.destination.id, (0, None))
+            note = notes.get(target.destination.id)
+            is_cut = note is not None and note[7] is not None and note[6] is not None
+            if count < ask.room:
+                target.keys_going_on.clear()  # every key that could go on did, or is found by a sweep
+                if is_cut and note is not None:
+                    last = Mark(note[7], note[6])  # blocked rows up to here; the rest is looked at next
+            target.claimed(last, is_exhausted=count < ask.room and not is_cut)
+
+    async def has_keyed_rows(self, asks: Sequence[Ask]) -> bool:
+        """Tell whether keyed deliveries are due behind the marks: an unkeyed claim does not see them."""
+        parameters = {"scan_limit": SCAN_LIMIT, "keys": [], **_asked(asks)}
+        [fence] = await self._session.named_rows("fence_keys", parameters)
+        return bool(fence.has_candidates)
+
+
+def _high(target: Target) -> str:
+    """Return how far suspects are looked for: behind what was walked, or everywhere once nothing more is due."""
+    return str(target.furthest) if target.may_have_due else "infinity"
+
+
+def _asked(asks: Sequence[Ask]) -> dict[str, Any]:
+    return {
+        "destination_ids": [ask.target.destination.id for ask in asks],
+        "rooms": [ask.room for ask in asks],
+        "lease_seconds": [ask.target.lease_seconds for ask in asks],
+        "low_due_ats": [str(ask.mark) for ask in asks],
+        "low_ids": [ask.mark.id for ask in asks],
+    }
+
+
+def _lasts(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[int, Mark | None]]:
+    """Return per destination how many runs were claimed, and how far the scan came that found them."""
+    lasts: dict[int, tuple[int, Mark | None]] = {}
+    for delivery_id, _, destination_id, _, _, _, head_id, scanned_due_at, *_ in rows:
+        count, last = lasts.get(destination_id, (0, None))
+        if scanned_due_at is not None:
+            mark = Mark(scanned_due_at, delivery_id)
+            last = mark if last is None or last < mark else last
+        lasts[destination_id] = (count + (head_id is None or head_id == delivery_id), last)
+    return lasts
+
+
+def _runs(rows: Iterable[tuple[Any, ...]], targets: dict[int, Target]) -> list[Run]:
+    runs: list[Run] = []
+    by_head: dict[int, Run] = {}
+    for (
+        delivery_id,
+        event_id,
+        destination_id,
+        attempt,
+        interruptions,
+        key,
+        head_id,
+        _scanned_due_at,
+        recorded_at,
+        lease_token,
+        event_type,
+        body,
+        headers,
+    ) in rows:
+        target = targets[destination_id]
+        delivery = Delivery(
+            id=delivery_id,
+            event_id=event_id,
+            destination=target.destination,
+            attempt=attempt,
+            type=event_type,
+            body=body,
+            headers_json=headers,
+            key=key,
+            recorded_at=recorded_at,
+            deadline_seconds=target.policy.timeout,
+            lease_token=lease_token,
+            interruptions=interruptions,
+        )
+        if key is None:
+            runs.append(Run(target, [delivery]))
+        elif head_id in by_head:
+            by_head[head_id].deliveries.append(delivery)
+        else:
+            by_head[head_id] = Run(target, [delivery])
+    for run in by_head.values():
+        run.deliveries.sort(key=lambda delivery: delivery.id)
+    return runs + list(by_head.values())

@@ -1,0 +1,260 @@
+"""The cycle of a relay: claim → wait → settle, owned by one task.
+
+Everything that decides what to claim lives here. Slots, settlements and the doorbell only tell it that something
+happened, by `wake()`; a wake shortens the wait and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from outbox.errors import DatabaseUnreachable
+from relays.claims import Ask, Claimed, Claims
+from relays.discovery import Discovery
+from relays.sweeps import Sweeps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from relays.clock import ServerClock
+    from relays.doorbell import Doorbell
+    from relays.leases import Leases
+    from relays.serving import Serving
+    from relays.sessions import Session
+    from relays.settings import RelaySettings
+    from relays.settlements import Settlements
+    from relays.slots import Slots
+    from relays.targets import Target
+
+__all__ = ["Cycle"]
+
+log = logging.getLogger("relays.cycle")
+
+CLAIM_LIMIT = 500
+"""Deliveries per claim statement: larger batches gain nothing, and the next claim overlaps with sending this one."""
+
+FIRST_POLL_SECONDS = 0.005
+BUSY_POLL_SECONDS = 0.002
+QUIET_SECONDS = 0.005
+"""Commits in quicker succession than this are polled for: ringing would cost the recorders more."""
+
+REFRESH_SECONDS = 1.0
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+class Cycle:
+    """Goes round until `stop()`, or when draining until nothing is due."""
+
+    def __init__(
+        self,
+        settings: RelaySettings,
+        session: Session,
+        *,
+        relay_id: int,
+        clock: ServerClock,
+        serving: Serving,
+        slots: Slots,
+        settlements: Settlements,
+        leases: Leases,
+        doorbell: Doorbell,
+        refreshed: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._serving = serving
+        self._slots = slots
+        self._settlements = settlements
+        self._leases = leases
+        self._doorbell = doorbell
+        self._refreshed = refreshed
+        self._claims = Claims(session, relay_id)
+        self._sweeps = Sweeps(session, clock, settings.poll)
+        self._discovery = Discovery(session)
+        self._woken = asyncio.Event()
+        self._is_stopping = False
+        self._is_rung = False
+        self._is_suspect_running = False
+        self._has_suspects = False
+        self._fenced = 0
+        self._poll_seconds = FIRST_POLL_SECONDS
+        self._claimed_at = -1.0
+        self._refresh_at = 0.0
+        self.is_failing = False
+
+    def wake(self) -> None:
+        """Something happened: a slot is free, an outcome is written, a stop was asked for."""
+        self._woken.set()
+
+    def ring(self) -> None:
+        """Somebody recorded something."""
+        self._is_rung = True
+        self._woken.set()
+
+    def suspect_finished(self) -> None:
+        """The one suspect under way has ended; another may run."""
+        self._is_suspect_running = False
+
+    def stop(self) -> None:
+        """Claim nothing more."""
+        self._is_stopping = True
+        self._woken.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Wait for the next wake, from now on."""
+        self._woken.clear()
+        await self.sleep(seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for `seconds`, or until woken."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
+
+    async def run(self) -> None:
+        """Go round until stopped; the database may go away and come back meanwhile."""
+        pause = FIRST_PAUSE_SECONDS
+        while not self._is_stopping:
+            try:
+                if not await self._round():
+                    return
+                pause = FIRST_PAUSE_SECONDS
+                self.is_failing = False
+            except (psycopg.Error, DatabaseUnreachable, OSError) as error:
+                self.is_failing = True
+                log.warning(
+                    "not claiming, trying again in %.2g s: %s",
+                    pause,
+                    str(error).strip() or type(error).__name__,
+                )
+                await self._session.reset()
+                await self.sleep(pause * (1 + random.random() / 5))  # noqa: S311 - spread of reconnects
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _round(self) -> bool:
+        """Claim, sweep or wait, once; return False when draining and nothing is left to do."""
+        now = time.monotonic()
+        if now >= self._refresh_at:
+            if await self._serving.refresh():
+                self._refreshed()
+            self._refresh_at = now + REFRESH_SECONDS
+        for target in self._serving.targets.values():
+            target.wake(now)
+        if self._is_rung:
+            self._is_rung = await self._discovery.look(self._serving.targets)
+        if await self._claim():
+            return True
+        if time.monotonic() >= self._sweeps.next_at:
+            if await self._sweep():
+                return True
+            if self._settings.drain and self._is_drained():
+                return False
+        await self._wait()
+        return True
+
+    async def _claim(self) -> bool:
+        """Claim for every destination with room that may have something due; return whether anything came."""
+        asks = self._asks(target for target in self._open_targets() if target.may_have_due)
+        keyed = [ask for ask in asks if ask.target.has_keys]
+        plain = [ask for ask in asks if not ask.target.has_keys]
+        claimed = 0
+        if plain:
+            claimed += self._take(await self._claims.without_keys(plain))
+        if keyed:
+            claimed += self._take(await self._claims.with_keys(keyed))
+        drained = [ask for ask in plain if not ask.target.may_have_due]
+        if drained and await self._claims.has_keyed_rows(drained):
+            for ask in drained:
+                ask.target.has_keys = ask.target.may_have_due = True
+        return claimed > 0
+
+    def _asks(self, targets: Iterable[Target], *, room: int | None = None) -> list[Ask]:
+        """Return what to ask for: nothing while too much waits to be settled, and never more than can start now."""
+        free = min(self._slots.free, CLAIM_LIMIT)
+        if free == 0 or self._settlements.is_pressing:
+            return []
+        candidates = list(targets)
+        random.shuffle(candidates)  # so that with few slots left every destination gets its turn
+        asks = []
+        for target in candidates:
+            wanted = target.room(free, is_alone=len(self._serving.targets) == 1)
+            wanted = wanted if room is None else min(wanted, room)
+            if wanted:
+                asks.append(Ask(target, wanted, target.mark))
+                free -= wanted
+        return asks
+
+    def _open_targets(self) -> Iterable[Target]:
+        return self._serving.open_targets(time.monotonic())
+
+    def _take(self, claimed: Claimed) -> int:
+        """Own what was claimed and start it."""
+        for run in claimed.runs:
+            for delivery in run.deliveries:
+                self._leases.add(delivery, run.target.lease_seconds)
+            self._slots.start(run)
+        self._fenced += claimed.fenced
+        if claimed.runs:
+            self._claimed_at = time.monotonic()
+            self._poll_seconds = FIRST_POLL_SECONDS
+        return len(claimed.runs)
+
+    async def _sweep(self) -> bool:
+        """Look behind the marks; return whether anything was claimed there."""
+        is_busy = self._fenced > 0 or time.monotonic() - self._claimed_at < REFRESH_SECONDS
+        self._fenced = 0
+        suspected = await self._sweeps.sweep(list(self._open_targets()), is_busy=is_busy)
+        self._has_suspects = bool(suspected)
+        asks = [ask._replace(mark=ask.target.safe) for ask in self._asks(self._sweeps.swept)]
+        keyed = [ask for ask in asks if ask.target.has_keys]
+        plain = [ask for ask in asks if not ask.target.has_keys]
+        claimed = 0
+        if plain:
+            claimed += self._take(await self._claims.without_keys(plain))
+        if keyed:
+            claimed += self._take(await self._claims.with_keys(keyed))
+        if suspected and not self._is_suspect_running:
+            claimed += await self._claim_suspect(suspected)
+        return claimed > 0
+
+    async def _claim_suspect(self, targets: Sequence[Target]) -> int:
+        """Claim at most one delivery during which a relay died: a poison event dies alone."""
+        for target in targets:
+            asks = [ask._replace(mark=target.safe) for ask in self._asks([target], room=1)]
+            if asks:
+                claimed = await self._claims.with_keys(asks, suspects=True)
+                if claimed.runs:
+                    self._is_suspect_running = True
+                    return self._take(claimed)
+        return 0
+
+    def _is_drained(self) -> bool:
+        """Whether nothing is due here, in flight or unsettled."""
+        is_idle = not self._in_flight() and not len(self._settlements)
+        is_known = self._sweeps.is_round_done and not self._has_suspects and not self._fenced
+        return is_idle and is_known and not any(target.may_have_due for target in self._open_targets())
+
+    async def _wait(self) -> None:
+        """Sleep until something happens: a ring, a free slot, a due time, the next sweep."""
+        self._woken.clear()
+        if any(ask for ask in self._asks(t for t in self._open_targets() if t.may_have_due)):
+            return
+        now = time.monotonic()
+        is_quiet = now - self._claimed_at > QUIET_SECONDS
+        poll = self._poll_seconds if is_quiet else BUSY_POLL_SECONDS
+        dues = [target.next_due for target in self._serving.targets.values() if target.next_due is not None]
+        until = min([now + poll, self._sweeps.next_at, self._refresh_at, *dues])
+        # commits in quick succession are better polled for than rung for; without a free slot there is no hurry
+        if is_quiet and until > now and self._slots.free:
+            await self._doorbell.arm()
+        await self.sleep(max(until - time.monotonic(), 0.0))
+        await self._doorbell.disarm()
+        if not self._woken.is_set() and time.monotonic() >= now + poll:
+            self._is_rung = True
+            self._poll_seconds = min(self._poll_seconds * 2, self._settings.poll) if is_quiet else FIRST_POLL_SECONDS

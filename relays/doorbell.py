@@ -1,0 +1,170 @@
+"""The doorbell: how a sleeping relay hears of a commit within milliseconds (DESIGN: section 5).
+
+NOTIFY takes a database-wide lock at commit, so recorders only notify when somebody sleeps: an idle relay holds a
+*shared* session advisory lock while it sleeps, and a recorder that finds the lock free does not notify.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from outbox.database import aconnect
+
+from outbox.errors import DatabaseUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+__all__ = ["Doorbell"]
+
+log = logging.getLogger("relays.doorbell")
+
+CLASS_ID, KEY_ID, CHANNEL = 1330205760, 0, "outbox"
+ARM = f"select pg_try_advisory_lock_shared({CLASS_ID}, {KEY_ID})"
+DISARM = f"select pg_advisory_unlock_shared({CLASS_ID}, {KEY_ID})"
+ANSWER_SECONDS = 2.0
+CHECK_SECONDS = 30.0
+SHORTEST_RETRY_SECONDS = 0.5
+LONGEST_RETRY_SECONDS = 30.0
+
+
+class Doorbell:
+    """A listening connection; `rung()` is called when a recorder rings.
+
+    Where it cannot listen (a dead connection, a transaction pooler in between) it is not available, never arms, and
+    the relay polls. `keep()` runs beside the relay's cycle: it proves every half minute that a ring still comes back
+    (a silent connection looks alive) and reopens what broke, so that none of this delays a claim.
+    """
+
+    def __init__(self, dsn: str, rung: Callable[[], None]) -> None:
+        self._dsn = dsn
+        self._rung = rung
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._is_armed = False
+        self._was_lost = False
+        self._heard = asyncio.Event()
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the relay can sleep and be woken, or must poll."""
+        return self._connection is not None
+
+    async def open(self) -> bool:
+        """Connect and listen; return whether a ring sent from this session came back."""
+        async with self._one_at_a_time, self._losing_it():
+            connection = await aconnect(
+                self._dsn, application_name="outbox-relay doorbell", keepalives_idle=10, keepalives_interval=5
+            )
+            connection.add_notify_handler(lambda _: self._hear())
+            self._connection = connection
+            await connection.execute(f"listen {CHANNEL}")
+            await self._ring(connection)
+        return self.is_available
+
+    async def keep(self) -> None:
+        """Check and reopen, for ever."""
+        retry_seconds = SHORTEST_RETRY_SECONDS
+        while True:
+            await asyncio.sleep(CHECK_SECONDS if self.is_available else retry_seconds)
+            if self.is_available:
+                await self._check()
+            elif await self.open():
+                log.warning("doorbell is back: commits wake the relay again")
+                self._was_lost = False
+                retry_seconds = SHORTEST_RETRY_SECONDS
+            else:
+                retry_seconds = min(retry_seconds * 2, LONGEST_RETRY_SECONDS)
+
+    async def _check(self) -> None:
+        async with self._one_at_a_time, self._losing_it():
+            if self._connection is not None:
+                self._unwatch(self._connection)
+                await self._ring(self._connection)
+                if self._is_armed:
+                    self._watch(self._connection)
+
+    async def _ring(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Ring once ourselves: a pooler in between, or a lost LISTEN, swallows it."""
+        self._heard.clear()
+        await connection.execute(f"select pg_notify('{CHANNEL}', '')")
+        while not self._heard.is_set():
+            # the driver hands out notifications with a statement; behind a pooler these go round in vain
+            await connection.execute("select 1")
+            await asyncio.sleep(0.01)
+
+    async def arm(self) -> bool:
+        """Say that this relay sleeps; return False when it must poll instead."""
+        if self._connection is None or self._one_at_a_time.locked():
+            return False
+        async with self._one_at_a_time, self._losing_it():
+            connection = self._connection
+            row = await (await connection.execute(ARM)).fetchone()
+            self._is_armed = bool(row and row[0])
+            if self._is_armed:
+                self._watch(connection)
+        return self._is_armed
+
+    async def disarm(self) -> None:
+        """Say that this relay is awake: recorders stop ringing."""
+        if not self._is_armed:
+            return
+        self._is_armed = False
+        async with self._one_at_a_time, self._losing_it():
+            if self._connection is not None:
+                self._unwatch(self._connection)
+                await self._connection.execute(DISARM)
+
+    @contextlib.asynccontextmanager
+    async def _losing_it(self) -> AsyncIterator[None]:
+        """Turn any failure, silence included, into polling; say so once."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield
+        except TimeoutError:
+            await self._lose("a ring did not come back")
+        except (psycopg.Error, DatabaseUnreachable, OSError) as error:
+            await self._lose(str(error).strip() or type(error).__name__)
+
+    async def _lose(self, reason: str) -> None:
+        await self.close()
+        if not self._was_lost:
+            self._was_lost = True
+            log.warning(
+                "no doorbell (%s), polling instead; through a transaction pooler give a direct DSN with --listen-dsn",
+                reason,
+            )
+
+    def _watch(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        asyncio.get_running_loop().add_reader(connection.fileno(), self._readable)
+        # a ring that the driver read together with the answer to ARM would make no socket readable
+        connection.pgconn.consume_input()
+        if connection.pgconn.notifies() is not None:
+            self._hear()
+
+    def _unwatch(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        with contextlib.suppress(psycopg.Error):  # the descriptor of a broken connection is gone
+            asyncio.get_running_loop().remove_reader(connection.fileno())
+
+    def _readable(self) -> None:
+        """Wake the relay once; it disarms, which reads what came."""
+        if self._connection is not None:
+            self._unwatch(self._connection)
+        self._hear()
+
+    def _hear(self) -> None:
+        self._heard.set()
+        self._rung()
+
+    async def close(self) -> None:
+        """Close the connection; the lock goes with it."""
+        connection, self._connection = self._connection, None
+        self._is_armed = False
+        if connection is not None:
+            self._unwatch(connection)
+            with contextlib.suppress(psycopg.Error, OSError):
+                await connection.close()

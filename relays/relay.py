@@ -1,0 +1,236 @@
+"""One relay: its parts, how they start, and how it stops without leaving anything leased behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+from relays import __version__
+from relays.clock import ServerClock
+from relays.context import RelayContext
+from relays.cycle import Cycle
+from relays.doorbell import Doorbell
+from relays.leases import Leases
+from relays.queries import query
+from relays.serving import Serving
+from relays.sessions import Session
+from relays.settings import LEASE_FLOOR_SECONDS
+from relays.settlements import Settlements
+from relays.slots import Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import psycopg
+
+    from relays.deliveries import Delivery
+    from relays.results import Result
+    from relays.settings import RelaySettings
+    from relays.settlements import Settled
+    from relays.targets import Target
+
+__all__ = ["Relay"]
+
+log = logging.getLogger("relays.relay")
+
+BEAT_SECONDS = 5.0
+
+
+class Relay:
+    """One relay process. `run()` works until `stop()` is called, or with `drain` until nothing is due."""
+
+    def __init__(self, settings: RelaySettings, *, is_pooled: bool = False) -> None:
+        self._settings = settings
+        self._session = Session(settings.dsn, "claims", is_pooled=is_pooled)
+        self._settling = Session(settings.dsn, "settlements", is_pooled=is_pooled)
+        self._clock = ServerClock()
+        self._slots = Slots(settings.concurrency, self._finished, self._give_back, self._wake)
+        self._leases = Leases(settings.dsn, self._beat, BEAT_SECONDS)
+        self._serving = Serving(self._session, settings)
+        self._doorbell = Doorbell(settings.listen_dsn or settings.dsn, self._ring)
+        self._is_stopping = False
+        self._is_hurried = False
+        self._state = "running"
+        self._cycle: Cycle | None = None
+        self.relay_id = 0
+        self.given_back: list[tuple[Target, Delivery, bool]] = []
+
+    async def run(self) -> None:
+        """Register, serve until stopped, settle, and leave nothing leased behind."""
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            if self._cycle is not None:
+                try:
+                    await self._cycle.run()
+                finally:
+                    await self._finish(self._cycle)
+
+    def stop(self) -> None:
+        """Stop: the first call lets attempts finish within the grace, the second gives them back at once."""
+        self._is_hurried = self._is_stopping
+        self._is_stopping = True
+        self._state = "stopping"
+        if self._cycle is not None:
+            self._cycle.stop()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the relay works: the database answers and nothing is stuck unsettled."""
+        cycle = self._cycle
+        return cycle is not None and not self._is_stopping and not cycle.is_failing and not self._settlements.is_failing
+
+    # ------------------------------------------------------------------ start and end
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self._session)
+        await stack.enter_async_context(self._settling)
+        [(self.relay_id,)] = await self._session.rows("register_relay", self._registration())
+        self._serving.context = RelayContext(
+            self._settings.dsn, self.relay_id, self._settings.concurrency, self._settings.app
+        )
+        stack.push_async_callback(self._serving.close)
+        await self._serving.refresh()
+        self._serving.check()
+        self._leases.start(self._shortest_lease())
+        stack.callback(self._leases.stop)
+        await self._doorbell.open()
+        stack.push_async_callback(self._doorbell.close)
+        self._cycle = self._assemble()
+        for work in (self._doorbell.keep(), self._settlements.run()):
+            stack.callback(asyncio.create_task(work).cancel)
+        self._say_started()
+
+    def _assemble(self) -> Cycle:
+        self._settlements = Settlements(
+            self._settling,
+            self._clock,
+            self._leases,
+            relay_id=self.relay_id,
+            in_flight=self._in_flight,
+            written=self._written,
+        )
+        cycle = Cycle(
+            self._settings,
+            self._session,
+            relay_id=self.relay_id,
+            clock=self._clock,
+            serving=self._serving,
+            slots=self._slots,
+            settlements=self._settlements,
+            leases=self._leases,
+            doorbell=self._doorbell,
+            refreshed=lambda: self._leases.expect(self._shortest_lease()),
+        )
+        if self._is_stopping:
+            cycle.stop()
+        return cycle
+
+    def _shortest_lease(self) -> float:
+        return min((target.lease_seconds for target in self._serving.targets.values()), default=LEASE_FLOOR_SECONDS)
+
+    def _registration(self) -> dict[str, Any]:
+        return {
+            "name": self._settings.name,
+            "host": os.uname().nodename,
+            "pid": os.getpid(),
+            "version": __version__,
+            "concurrency": self._settings.concurrency,
+            "serves": self._serves(),
+        }
+
+    def _serves(self) -> str:
+        return json.dumps({"destinations": sorted(t.destination.name for t in self._serving.targets.values())})
+
+    def _beat(self, connection: psycopg.Connection[Any]) -> None:
+        """Renew the heartbeat; called from the thread that renews leases."""
+        connection.execute(query("beat"), self._heartbeat())
+
+    def _heartbeat(self) -> dict[str, Any]:
+        return {
+            "relay_id": self.relay_id,
+            "in_flight": self._in_flight(),
+            "state": self._state,
+            "doorbell": "listening" if self._doorbell.is_available else "polling",
+            "serves": self._serves(),
+        }
+
+    async def _finish(self, cycle: Cycle) -> None:
+        """Let attempts finish within the grace, settle them, and give the rest back."""
+        self._state = "stopping"
+        await self._doorbell.disarm()
+        deadline = time.monotonic() + self._settings.grace
+        while self._in_flight() and not self._is_hurried and time.monotonic() < deadline:
+            await cycle.rest(deadline - time.monotonic())
+        self.given_back = await self._slots.stop()
+        for target, delivery, was_started in self.given_back:
+            self._settlements.give_back(target, [delivery], was_started=was_started)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settle_seconds()):
+                await self._settlements.drain()
+                self._state = "stopped"
+                await self._settling.execute("beat", self._heartbeat())
+        self._say_given_back()
+
+    def _settle_seconds(self) -> float:
+        """How long to try settling at the end; after that leases lapse and another relay takes over."""
+        return 1.0 if self._is_hurried else max(1.0, min(5.0, self._settings.grace))
+
+    def _say_started(self) -> None:
+        log.info(
+            "relay %d started: %d destinations, concurrency %d, %s",
+            self.relay_id,
+            len(self._serving.targets),
+            self._settings.concurrency,
+            "doorbell on" if self._doorbell.is_available else f"polling every {self._settings.poll:g} s",
+        )
+
+    def _say_given_back(self) -> None:
+        for target, delivery, was_started in self.given_back:
+            log.warning(
+                "gave back event %s to destination %s, attempt %d %s",
+                delivery.event_id,
+                target.destination.name,
+                delivery.attempt,
+                "was under way" if was_started else "had not begun",
+            )
+        if unsettled := len(self._settlements):
+            log.error(
+                "%d outcomes could not be settled, they are sent again when the lease lapses", unsettled
+            )
+
+    # ------------------------------------------------------------------ what the parts tell each other
+
+    def _wake(self) -> None:
+        if self._cycle is not None:
+            self._cycle.wake()
+
+    def _ring(self) -> None:
+        if self._cycle is not None:
+            self._cycle.ring()
+
+    def _finished(self, target: Target, delivery: Delivery, result: Result, started: float, ended: float) -> None:
+        if delivery.interruptions and self._cycle is not None:
+            self._cycle.suspect_finished()
+        self._settlements.finish(target, delivery, result, started, ended)
+
+    def _give_back(self, target: Target, deliveries: Sequence[Delivery]) -> None:
+        self._settlements.give_back(target, deliveries)
+
+    def _written(self, batch: Sequence[Settled], _seconds: float) -> None:
+        """Go on with the keys whose heads were finished, and wake when the next retry is due."""
+        for settled in batch:
+            decision = settled.decision
+            if decision is not None and decision.wait_seconds is not None:
+                settled.target.due_in(decision.wait_seconds)
+            elif settled.delivery.key is not None:
+                settled.target.keys_going_on.add(settled.delivery.key)
+                settled.target.may_have_due = True
+        self._wake()
+
+    def _in_flight(self) -> int:
+        return self._slots.size - self._slots.free

@@ -1,0 +1,155 @@
+"""Which destinations this relay serves, kept up with the database."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from outbox.errors import InvalidSettings
+from outbox.model import Destination, DestinationState
+from outbox.policy import Policy, parse_policy
+from relays.plugins import load_sink
+from relays.targets import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from relays.context import RelayContext
+    from relays.sessions import Session
+    from relays.settings import RelaySettings
+    from relays.sinks import Sink
+
+__all__ = ["Serving"]
+
+log = logging.getLogger("relays.serving")
+
+
+class Serving:
+    """The served destinations as targets, by id. One sink instance per sink name."""
+
+    def __init__(self, session: Session, settings: RelaySettings) -> None:
+        self._session = session
+        self._settings = settings
+        self._version = ""
+        self._sinks: dict[str, Sink] = {}
+        self._complaints: dict[str, str] = {}
+        self.targets: dict[int, Target] = {}
+        self.context: RelayContext | None = None
+
+    async def refresh(self) -> bool:
+        """Reload the destinations if any changed; return whether they did."""
+        [row] = await self._session.named_rows("read_destinations_version")
+        if row.version == self._version:
+            return False
+        rows = await self._session.named_rows("list_destinations")
+        self._version = row.version
+        served = {}
+        for found in rows:
+            target = await self._target(found)
+            if target is not None:
+                served[found.id] = target
+        self.targets = served
+        return True
+
+    def check(self) -> None:
+        """Refuse at start what cannot work later.
+
+        Raises:
+            InvalidSettings: `--only` names an unknown destination, or `--lease` is too short for one.
+        """
+        names = {target.destination.name for target in self.targets.values()}
+        unknown = sorted((self._settings.only or frozenset()) - names - set(self._complaints))
+        if unknown:
+            known = ", ".join(sorted(names)) or "none yet"
+            raise InvalidSettings(f"--only {unknown[0]}: no such destination; known: {known}")
+        for target in self.targets.values():
+            self._settings.lease_seconds(target.policy.timeout, target.destination.name)
+
+    async def _target(self, row: Any) -> Target | None:
+        """Return the target for a row of destinations, or None when this relay does not serve it."""
+        if self._settings.only is not None and row.name not in self._settings.only:
+            return None
+        destination = _destination(row)
+        try:
+            sink = await self._sink(destination.sink)
+            default = getattr(sink, "default_policy", Policy())
+            policy = parse_policy(destination.policy, default)
+            _check_handlers(sink, destination)
+            lease_seconds = self._lease_seconds(policy, destination.name)
+        except InvalidSettings as error:
+            self._complain(destination.name, str(error))
+            return None
+        self._complaints.pop(destination.name, None)
+        target = self.targets.get(destination.id)
+        if target is None:
+            target = Target(destination, policy, sink, lease_seconds)
+        target.destination, target.policy, target.sink = destination, policy, sink
+        target.lease_seconds = lease_seconds
+        target.held_until = time.monotonic() + row.held_seconds if row.held_seconds else 0.0
+        target.may_have_due = True
+        return target
+
+    def _lease_seconds(self, policy: Policy, name: str) -> float:
+        return self._settings.lease_seconds(policy.timeout, name)
+
+    def _complain(self, name: str, reason: str) -> None:
+        """Say once per reason that a destination is not served; the others go on."""
+        if self._complaints.get(name) != reason:
+            self._complaints[name] = reason
+            log.warning("destination %s is not served here: %s", name, reason)
+
+    async def _sink(self, name: str) -> Sink:
+        if name not in self._sinks:
+            sink = load_sink(name)()
+            opener = getattr(sink, "open", None)
+            if opener is not None:
+                await opener(self.context)
+            self._sinks[name] = sink
+        return self._sinks[name]
+
+    async def close(self) -> None:
+        """Close the sinks."""
+        for sink in self._sinks.values():
+            closer = getattr(sink, "close", None)
+            if closer is not None:
+                await closer()
+
+    def open_targets(self, now: float) -> Iterable[Target]:
+        """Return the targets that may be claimed for at `now` (monotonic seconds)."""
+        return [target for target in self.targets.values() if target.is_open(now)]
+
+
+def _check_handlers(sink: Sink, destination: Destination) -> None:
+    """Refuse a destination whose event types this relay has no handler for: it never claims what it cannot run."""
+    served = getattr(sink, "served_types", None)
+    if served is None:
+        return
+    missing = [pattern for pattern in destination.event_types if not _is_covered(pattern, served())]
+    if missing:
+        raise InvalidSettings(f"no handler for {missing[0]!r} is registered here; load the module with --app")
+
+
+def _is_covered(pattern: str, patterns: Iterable[str]) -> bool:
+    """Tell whether every type that `pattern` matches is matched by one of `patterns`."""
+    prefix = pattern.removesuffix("*")
+    return any(
+        known in {"*", pattern} or (known.endswith(".*") and prefix.startswith(known.removesuffix("*")))
+        for known in patterns
+    )
+
+
+def _destination(row: Any) -> Destination:
+    return Destination(
+        id=row.id,
+        name=row.name,
+        sink=row.sink,
+        event_types=tuple(row.event_types),
+        settings=row.settings,
+        policy=row.policy,
+        state=DestinationState(row.state),
+        state_reason=row.state_reason,
+        state_changed_at=row.state_changed_at,
+        held_until=row.held_until,
+        version=row.version,
+    )

@@ -1,0 +1,117 @@
+"""A destination as one relay serves it: its policy, how much is in flight, and how far its queue was walked."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from outbox.model import DestinationState
+
+if TYPE_CHECKING:
+    from outbox.model import Destination
+    from outbox.policy import Policy
+    from relays.sinks import Sink
+
+__all__ = ["START", "Mark", "Target"]
+
+MARGIN = timedelta(milliseconds=30)
+"""How far behind the last claimed row a claim starts again: commits are seen a little out of order."""
+
+
+class Mark(NamedTuple):
+    """A position in a destination's queue; claims look behind it. `due_at` None is before everything."""
+
+    due_at: datetime | None
+    id: int
+
+    def __str__(self) -> str:
+        """Return the timestamp as PostgreSQL reads it in an array."""
+        return "-infinity" if self.due_at is None else self.due_at.isoformat()
+
+    def is_before(self, other: Mark) -> bool:
+        """Tell whether this position comes before `other` in the queue."""
+        if self.due_at is None or other.due_at is None:
+            return self.due_at is None and other.due_at is not None
+        return tuple(self) < tuple(other)
+
+
+START = Mark(None, 0)
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """One served destination. Owned by the relay's cycle; nothing else changes it.
+
+    `low` is where claims start (promise flat): index entries of finished deliveries stay behind it, also when a
+    pinned xmin horizon keeps them from being removed. `safe` is where sweeps start: nothing open lies before it.
+    """
+
+    destination: Destination
+    policy: Policy
+    sink: Sink
+    lease_seconds: float
+    in_flight: int = 0
+    low: Mark = START
+    furthest: Mark = START
+    safe: Mark = START
+    has_keys: bool = True
+    may_have_due: bool = True
+    next_due: float | None = None
+    held_until: float = 0.0
+    keys_going_on: set[str] = field(default_factory=set)
+
+    def room(self, free_slots: int, *, is_alone: bool) -> int:
+        """Return how many deliveries may be claimed now, of `free_slots` free in the relay.
+
+        Unless it is alone, a destination gets half of the free slots, and the last one only while it has nothing
+        in flight: a slow destination cannot occupy the relay or hide the others.
+        """
+        room = free_slots
+        if not is_alone:
+            room = (free_slots + 1) // 2
+            if free_slots == 1 and self.in_flight:
+                return 0
+        if self.policy.max_in_flight is not None:
+            room = min(room, self.policy.max_in_flight - self.in_flight)
+        return max(room, 0)
+
+    def claimed(self, last: Mark | None, *, is_exhausted: bool) -> None:
+        """Move the low-water mark after a claim whose last row was at `last`.
+
+        With more rows due (`not is_exhausted`) the next claim goes on exactly there; else it looks a little
+        behind, where commits of the last moments may show up.
+        """
+        if last is not None and self.furthest.is_before(last):
+            self.furthest = last
+        self.may_have_due = not is_exhausted
+        self.low = self.furthest
+        if is_exhausted and self.furthest.due_at is not None:
+            self.low = Mark(self.furthest.due_at - MARGIN, 0)
+
+    @property
+    def mark(self) -> Mark:
+        """Where the next claim starts: the low-water mark, or the safe mark once that is further on."""
+        return self.safe if self.low.is_before(self.safe) else self.low
+
+    def due_in(self, seconds: float) -> None:
+        """Remember that a delivery becomes due in `seconds`, so that the relay wakes for it."""
+        due = time.monotonic() + max(seconds, 0.0)
+        if self.next_due is None or due < self.next_due:
+            self.next_due = due
+
+    def wake(self, now: float) -> None:
+        """Look again if something became due meanwhile; `now` is monotonic seconds."""
+        if self.next_due is not None and self.next_due <= now:
+            self.next_due = None
+            self.may_have_due = True
+
+    def is_open(self, now: float) -> bool:
+        """Tell whether the destination may be claimed for at `now` (monotonic seconds)."""
+        return self.destination.state is DestinationState.ACTIVE and self.held_until <= now
+
+    def decided(self, mark: Mark) -> None:
+        """Move the safe mark: nothing open lies before `mark`, and nothing can be recorded there any more."""
+        if self.safe.is_before(mark):
+            self.safe = mark
