@@ -4,6 +4,7 @@
     ├── UsageError                 wrong arguments or settings: fix the call
     │   ├── InvalidEvent           an event that cannot be recorded; names the argument or JSON path
     │   ├── InvalidSettings        a destination, policy or relay setting that makes no sense
+    │   │   └── ReferenceMissing   what a setting refers to (env:, file:, a certificate) is not on this machine
     │   ├── TransactionRequired    recording outside a transaction would be atomic with nothing
     │   └── IdempotencyConflict    the same idempotency key with other content (SQLSTATE OB001)
     ├── InvalidSignature           a received webhook was not signed with these secrets, or not lately
@@ -25,6 +26,7 @@ __all__ = [
     "InvalidSettings",
     "InvalidSignature",
     "OutboxError",
+    "ReferenceMissing",
     "SchemaMismatch",
     "TransactionRequired",
     "UsageError",
@@ -49,6 +51,10 @@ class InvalidEvent(UsageError):
 
 class InvalidSettings(UsageError):
     """A setting of a destination, policy or relay that makes no sense."""
+
+
+class ReferenceMissing(InvalidSettings):
+    """What a setting refers to (`env:NAME`, `file:PATH`, a certificate) is not to be had on this machine."""
 
 
 class TransactionRequired(UsageError):

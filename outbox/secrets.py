@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outbox.errors import InvalidSettings
+from outbox.errors import ReferenceMissing
 from outbox.settings import environment_value
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def resolve_secret(reference: str, name: str) -> str:
     One line break at the end of a file is not part of the secret: editors and mounted secrets add it.
 
     Raises:
-        InvalidSettings: the variable is unset or the file unreadable; names the setting `name` and the place.
+        ReferenceMissing: the variable is unset or the file unreadable; names the setting `name` and the place.
     """
     if reference.startswith("env:"):
         variable = reference.removeprefix("env:")
         secret = environment_value(variable)
         if secret is None:
-            raise InvalidSettings(f"{name}: the environment variable {variable} is not set in this process")
+            raise ReferenceMissing(f"{name}: the environment variable {variable} is not set in this process")
         return secret
     if reference.startswith("file:"):
         return _read(reference.removeprefix("file:"), name)
@@ -61,7 +61,7 @@ def _read(path: str, name: str) -> str:
             secret = file.read(_LARGEST_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:
         cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidSettings(f"{name}: cannot read the file {path}: {cause}") from None
+        raise ReferenceMissing(f"{name}: cannot read the file {path}: {cause}") from None
     if not secret or len(secret) > _LARGEST_FILE:
-        raise InvalidSettings(f"{name}: the file {path} is empty or larger than {_LARGEST_FILE} bytes")
+        raise ReferenceMissing(f"{name}: the file {path} is empty or larger than {_LARGEST_FILE} bytes")
     return secret.removesuffix("\n").removesuffix("\r")

@@ -125,7 +125,7 @@ class _VerifyingKey:
         return True
 
 
-def _signing_key(decoded: bytes, name: str) -> Key:
+def _signing_key(decoded: bytes, name: str) -> SigningKey:
     try:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:

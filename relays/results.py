@@ -1,4 +1,8 @@
-"""What a sink answers: values, not exceptions. No I/O here."""
+"""What a sink answers: values, not exceptions. No I/O here.
+
+`repeats` are requests of the same attempt that came before the one whose outcome this is: a kept connection that
+died unanswered is repeated at once, and both requests are recorded (promise every-try-recorded).
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,7 @@ class Delivered:
     status: int | None = None
     detail: str | None = None
     hold: Hold | None = None
+    repeats: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Refused:
     status: int | None = None
     charged: bool = True
     hold: Hold | None = None
+    repeats: tuple[Refused, ...] = ()
 
 
 Result = Delivered | Refused

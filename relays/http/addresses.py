@@ -93,9 +93,7 @@ class Guard:
         if found is None:
             return f"address not allowed: {address}{_via(host, address)} has a zone or is no address"
         kind = _kind(found)
-        if kind is None or any(
-            found in network for network in self.allowed if network.version == found.version
-        ):
+        if kind is None or any(found in network for network in self.allowed if network.version == found.version):
             return None
         return (
             f"address not allowed: {address}{_via(host, address)} is not public ({kind});"

@@ -171,6 +171,11 @@ class _Connector(aiohttp.TCPConnector):
             raise
         return connection
 
+    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
+        if _exchange.get().request.is_fresh:  # the pool may hold more connections that died with the last one
+            return None
+        return await super()._get(key, traces)
+
     def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
         super()._release(key, protocol, should_close=should_close)
         if isinstance(protocol, _Protocol):

@@ -43,7 +43,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Header names are lower case; `tls` is None for the system's certificate authorities."""
+    """One request. Header names are lower case; `tls` is None for the system's certificate authorities.
+
+    `is_fresh` asks for a new connection, whatever the pool holds.
+    """
 
     url: Url
     headers: Mapping[str, str] = field(repr=False)
@@ -52,6 +55,7 @@ class Request:
     guard: Guard = field(default_factory=Guard)
     tls: ssl.SSLContext | None = None
     connect_seconds: float = 5.0
+    is_fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

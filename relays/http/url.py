@@ -23,9 +23,7 @@ _SHAPE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _PLAIN = re.compile(r"[!-~]*")
-_NAME = re.compile(
-    r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?"
-)
+_NAME = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?")
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?")
 
 
@@ -83,9 +81,7 @@ def _refuse_what_is_read_differently(value: str, name: str) -> None:
     if len(value) > LONGEST_URL:
         raise InvalidSettings(f"{name}: is longer than {LONGEST_URL} characters")
     if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
-        raise InvalidSettings(
-            f"{name}: has a user name or password; put an authorization header into headers"
-        )
+        raise InvalidSettings(f"{name}: has a user name or password; put an authorization header into headers")
     if "#" in value:
         raise InvalidSettings(f"{name}: has a fragment (#), which is never sent; remove it")
     path = rest[len(re.split(r"[/?#]", rest, maxsplit=1)[0]) :]
@@ -110,9 +106,7 @@ def _host(text: str, name: str) -> str:
         if _NUMERIC.fullmatch(host):  # 0x7f.1, 2130706433 and 127.1 fail here: libraries disagree on them
             return str(IPv4Address(host))
     except ValueError as error:
-        raise InvalidSettings(
-            f"{name}: host {text!r} is neither a name nor a plainly written address"
-        ) from error
+        raise InvalidSettings(f"{name}: host {text!r} is neither a name nor a plainly written address") from error
     if not _NAME.fullmatch(host) or len(host) > LONGEST_NAME:
         raise InvalidSettings(f"{name}: host {text!r} is neither a name nor a plainly written address")
     return host
