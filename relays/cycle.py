@@ -148,31 +148,34 @@ class Cycle:
             target.wake(now)
         if self._is_rung:
             self._is_rung = await self._discovery.look(self._serving.targets)
-        if await self._claim():
+        is_sweeping = now >= self._sweeps.next_at  # also while there is a backlog: its share is bounded
+        if await self._claim() + (is_sweeping and await self._sweep()):
             return True
-        if time.monotonic() >= self._sweeps.next_at:
-            if await self._sweep():
-                return True
-            if self._settings.drain and self._is_drained():
-                return False
+        if is_sweeping and self._settings.drain and self._is_drained():
+            return False
         await self._wait()
         return True
 
-    async def _claim(self) -> bool:
-        """Claim for every destination with room that may have something due; return whether anything came."""
+    async def _claim(self) -> int:
+        """Claim for every destination with room that may have something due; return how many runs came."""
         asks = self._asks(target for target in self._open_targets() if target.may_have_due)
-        keyed = [ask for ask in asks if ask.target.has_keys]
+        claimed = await self._claim_asked(asks)
+        drained = [ask for ask in asks if not ask.target.has_keys and not ask.target.may_have_due]
+        if drained and await self._claims.has_keyed_rows(drained):
+            for ask in drained:
+                ask.target.has_keys = ask.target.may_have_due = True
+        return claimed
+
+    async def _claim_asked(self, asks: Sequence[Ask]) -> int:
+        """Claim by the cheaper statement where no keys are in use, behind the fence where they are."""
         plain = [ask for ask in asks if not ask.target.has_keys]
+        keyed = [ask for ask in asks if ask.target.has_keys]
         claimed = 0
         if plain:
             claimed += self._take(await self._claims.without_keys(plain))
         if keyed:
             claimed += self._take(await self._claims.with_keys(keyed))
-        drained = [ask for ask in plain if not ask.target.may_have_due]
-        if drained and await self._claims.has_keyed_rows(drained):
-            for ask in drained:
-                ask.target.has_keys = ask.target.may_have_due = True
-        return claimed > 0
+        return claimed
 
     def _asks(self, targets: Iterable[Target], *, room: int | None = None) -> list[Ask]:
         """Return what to ask for: nothing while too much waits to be settled, and never more than can start now."""
@@ -205,23 +208,17 @@ class Cycle:
             self._poll_seconds = FIRST_POLL_SECONDS
         return len(claimed.runs)
 
-    async def _sweep(self) -> bool:
-        """Look behind the marks; return whether anything was claimed there."""
+    async def _sweep(self) -> int:
+        """Look behind the marks; return how many runs were claimed there."""
         is_busy = self._fenced > 0 or time.monotonic() - self._claimed_at < REFRESH_SECONDS
         self._fenced = 0
         suspected = await self._sweeps.sweep(list(self._open_targets()), is_busy=is_busy)
         self._has_suspects = bool(suspected)
         asks = [ask._replace(mark=ask.target.safe) for ask in self._asks(self._sweeps.swept)]
-        keyed = [ask for ask in asks if ask.target.has_keys]
-        plain = [ask for ask in asks if not ask.target.has_keys]
-        claimed = 0
-        if plain:
-            claimed += self._take(await self._claims.without_keys(plain))
-        if keyed:
-            claimed += self._take(await self._claims.with_keys(keyed))
+        claimed = await self._claim_asked(asks)
         if suspected and not self._is_suspect_running:
             claimed += await self._claim_suspect(suspected)
-        return claimed > 0
+        return claimed
 
     async def _claim_suspect(self, targets: Sequence[Target]) -> int:
         """Claim at most one delivery during which a relay died: a poison event dies alone."""
@@ -236,7 +233,7 @@ class Cycle:
 
     def _is_drained(self) -> bool:
         """Whether nothing is due here, in flight or unsettled."""
-        is_idle = not self._in_flight() and not len(self._settlements)
+        is_idle = not self._slots.in_flight and not len(self._settlements)
         is_known = self._sweeps.is_round_done and not self._has_suspects and not self._fenced
         return is_idle and is_known and not any(target.may_have_due for target in self._open_targets())
 

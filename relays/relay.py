@@ -15,6 +15,7 @@ from relays.clock import ServerClock
 from relays.context import RelayContext
 from relays.cycle import Cycle
 from relays.doorbell import Doorbell
+from relays.holds import Holds
 from relays.leases import Leases
 from relays.queries import query
 from relays.serving import Serving
@@ -53,6 +54,7 @@ class Relay:
         self._leases = Leases(settings.dsn, self._beat, BEAT_SECONDS)
         self._serving = Serving(self._session, settings)
         self._doorbell = Doorbell(settings.listen_dsn or settings.dsn, self._ring)
+        self._holds = Holds(self._settling)
         self._is_stopping = False
         self._is_hurried = False
         self._state = "running"
@@ -111,7 +113,7 @@ class Relay:
             self._clock,
             self._leases,
             relay_id=self.relay_id,
-            in_flight=self._in_flight,
+            in_flight=lambda: self._slots.in_flight,
             written=self._written,
         )
         cycle = Cycle(
@@ -153,7 +155,7 @@ class Relay:
     def _heartbeat(self) -> dict[str, Any]:
         return {
             "relay_id": self.relay_id,
-            "in_flight": self._in_flight(),
+            "in_flight": self._slots.in_flight,
             "state": self._state,
             "doorbell": "listening" if self._doorbell.is_available else "polling",
             "serves": self._serves(),
@@ -164,7 +166,7 @@ class Relay:
         self._state = "stopping"
         await self._doorbell.disarm()
         deadline = time.monotonic() + self._settings.grace
-        while self._in_flight() and not self._is_hurried and time.monotonic() < deadline:
+        while self._slots.in_flight and not self._is_hurried and time.monotonic() < deadline:
             await cycle.rest(deadline - time.monotonic())
         self.given_back = await self._slots.stop()
         for target, delivery, was_started in self.given_back:
@@ -199,9 +201,7 @@ class Relay:
                 "was under way" if was_started else "had not begun",
             )
         if unsettled := len(self._settlements):
-            log.error(
-                "%d outcomes could not be settled, they are sent again when the lease lapses", unsettled
-            )
+            log.error("%d outcomes could not be settled, they are sent again when the lease lapses", unsettled)
 
     # ------------------------------------------------------------------ what the parts tell each other
 
@@ -216,6 +216,8 @@ class Relay:
     def _finished(self, target: Target, delivery: Delivery, result: Result, started: float, ended: float) -> None:
         if delivery.interruptions and self._cycle is not None:
             self._cycle.suspect_finished()
+        if result.hold is not None:
+            self._holds.apply(target, result.hold)
         self._settlements.finish(target, delivery, result, started, ended)
 
     def _give_back(self, target: Target, deliveries: Sequence[Delivery]) -> None:
@@ -231,6 +233,3 @@ class Relay:
                 settled.target.keys_going_on.add(settled.delivery.key)
                 settled.target.may_have_due = True
         self._wake()
-
-    def _in_flight(self) -> int:
-        return self._slots.size - self._slots.free

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outbox.model import Certainty
+from relays.deadlines import Deadlines
 from relays.results import Delivered, Refused
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from relays.results import Result
     from relays.targets import Target
 
-__all__ = ["Run", "Slots", "attempt"]
+__all__ = ["Run", "Slots"]
 
 log = logging.getLogger("relays.slots")
 
@@ -43,33 +44,14 @@ class Run:
     deliveries: list[Delivery]
 
 
-async def attempt(target: Target, delivery: Delivery) -> Result:
-    """Try `delivery` once, within its deadline, and return how it ended, whatever the sink raises.
-
-    This is one of the two places that catch everything: a sink's bug is an outcome of its delivery, never the end
-    of the relay. Only our own cancellation passes through.
-    """
-    try:
-        async with asyncio.timeout(delivery.deadline_seconds) as deadline:
-            return await target.sink.send(delivery)
-    except TimeoutError as error:
-        if not deadline.expired():
-            return _broken(delivery, error)
-        detail = f"no answer within {delivery.deadline_seconds:g} s"
-        return Refused("timeout", detail, certainty=Certainty.AMBIGUOUS)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return _broken(delivery, error)
-    except BaseException as error:  # noqa: BLE001 - see the docstring
-        return _broken(delivery, error)
-
-
 def _broken(delivery: Delivery, error: BaseException) -> Refused:
     name = type(error).__name__
     log.error("sink of destination %s raised %s", delivery.destination.name, name, exc_info=error)
     return Refused("sink_error", f"the sink raised {name}", certainty=Certainty.AMBIGUOUS)
+
+
+def _overdue(delivery: Delivery) -> Refused:
+    return Refused("timeout", f"no answer within {delivery.deadline_seconds:g} s", certainty=Certainty.AMBIGUOUS)
 
 
 class Slots:
@@ -96,12 +78,18 @@ class Slots:
         self._busy = 0
         self._is_one_called = False
         self._is_stopped = False
-        self._running: dict[int, tuple[Target, Delivery]] = {}
+        self._running: dict[asyncio.Task[None], tuple[Target, Delivery]] = {}
+        self._deadlines = Deadlines()
 
     @property
     def free(self) -> int:
         """How many more runs may be started now."""
         return self.size - self._busy
+
+    @property
+    def in_flight(self) -> int:
+        """How many runs are under way."""
+        return self._busy
 
     def start(self, run: Run) -> None:
         """Take a run; the caller has checked that a slot is free."""
@@ -123,15 +111,16 @@ class Slots:
         self._is_one_called = True
 
     async def _work(self) -> None:
+        worker = asyncio.current_task()
         called = asyncio.Event()
-        while not self._is_stopped:
+        while worker is not None and not self._is_stopped:
             self._is_one_called = False
             in_a_row = 0
             while self._waiting:
                 run = self._waiting.popleft()
                 if self._waiting:
                     self._call_a_worker()
-                await self._send(run)
+                await self._send(worker, run)
                 in_a_row += 1
                 if in_a_row % STARTS_WITHOUT_PAUSE == 0:
                     await asyncio.sleep(0)
@@ -139,24 +128,46 @@ class Slots:
             self._idle.append(called)
             await called.wait()
 
-    async def _send(self, run: Run) -> None:
+    async def _send(self, worker: asyncio.Task[None], run: Run) -> None:
+        """Send a run one by one, up to the first delivery that is not delivered."""
+        target = run.target
         begun = 0
         try:
             for delivery in run.deliveries:
                 begun += 1
                 started = time.monotonic()
-                self._running[delivery.id] = (run.target, delivery)
-                result = await attempt(run.target, delivery)
-                del self._running[delivery.id]
-                self._finished(run.target, delivery, result, started, time.monotonic())
+                self._running[worker] = (target, delivery)
+                self._deadlines.begin(worker, started, delivery.deadline_seconds)
+                result = await self._attempt(worker, target, delivery)
+                del self._running[worker]
+                self._finished(target, delivery, result, started, time.monotonic())
                 if not isinstance(result, Delivered):
                     break
         finally:
             self._busy -= 1
-            run.target.in_flight -= 1
+            target.in_flight -= 1
             if len(run.deliveries) > 1:
-                self._given_back(run.target, run.deliveries[begun:])
+                self._given_back(target, run.deliveries[begun:])
             self._freed()
+
+    async def _attempt(self, worker: asyncio.Task[None], target: Target, delivery: Delivery) -> Result:
+        """Try `delivery` once, within its deadline, and return how it ended, whatever the sink raises.
+
+        This is one of the two places that catch everything: a sink's bug is an outcome of its delivery, never the
+        end of the relay. Only the cancellation of `stop()` passes through.
+        """
+        try:
+            result = await target.sink.send(delivery)
+        except asyncio.CancelledError as error:
+            if self._deadlines.end(worker):
+                return _overdue(delivery)
+            if worker.cancelling():
+                raise
+            return _broken(delivery, error)
+        except BaseException as error:  # noqa: BLE001 - see the docstring
+            return _overdue(delivery) if self._deadlines.end(worker) else _broken(delivery, error)
+        self._deadlines.end(worker)
+        return result
 
     async def stop(self) -> list[tuple[Target, Delivery, bool]]:
         """Cancel everything and return the deliveries given back, each with whether its attempt had begun."""

@@ -56,7 +56,7 @@ class Target:
     low: Mark = START
     furthest: Mark = START
     safe: Mark = START
-    has_keys: bool = True
+    has_keys: bool = False
     may_have_due: bool = True
     next_due: float | None = None
     held_until: float = 0.0
