@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 from collections import OrderedDict
-from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from relays.http.engine import BODY_SECONDS, READ_BYTES, Phase
-from relays.http.exchange import Exchange, plain
+from relays.http.exchange import Exchange, current_exchange, plain
 from relays.http.resolver import Resolver
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ MOST_IDLE_CONNECTIONS = 500
 IDLE_SECONDS = 15.0
 MOST_HEADER_FIELDS = 256
 LONGEST_HEADER_FIELD = 32 * 1024
-
-# The exchange of the running task. aiohttp's connector, resolver and socket factory get no request of ours.
-_exchange: ContextVar[Exchange] = ContextVar("exchange")
 
 
 class AiohttpEngine:
@@ -57,7 +53,7 @@ class AiohttpEngine:
     async def exchange(self, request: Request, seconds: float) -> Answer | Failure:
         """Send `request` and return what came of it within `seconds` in all."""
         exchange = Exchange(request)
-        token = _exchange.set(exchange)
+        token = current_exchange.set(exchange)
         try:
             async with asyncio.timeout(seconds):
                 return await self._send(request, exchange)
@@ -66,7 +62,7 @@ class AiohttpEngine:
         except Exception as error:  # noqa: BLE001 - an attempt always has an outcome
             return _outcome(exchange, error)
         finally:
-            _exchange.reset(token)
+            current_exchange.reset(token)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -163,7 +159,7 @@ class _Connector(aiohttp.TCPConnector):
         protocol = connection.protocol
         assert isinstance(protocol, _Protocol)  # noqa: S101 - our own factory made it
         self._idle.pop(protocol, None)
-        exchange = _exchange.get()
+        exchange = current_exchange.get()
         try:
             _welcome(protocol, exchange)
         except BaseException:
@@ -172,7 +168,7 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
-        if _exchange.get().request.is_fresh:  # the pool may hold more connections that died with the last one
+        if current_exchange.get().request.is_fresh:  # the pool may hold more connections that died with the last one
             return None
         return await super()._get(key, traces)
 
@@ -209,7 +205,7 @@ class _GuardedResolver(abc.AbstractResolver):
         family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - aiohttp's signature
     ) -> list[abc.ResolveResult]:
         addresses = await self._resolver.resolve(host)
-        exchange = _exchange.get()
+        exchange = current_exchange.get()
         exchange.request.guard.check(host, addresses)
         exchange.phase = Phase.CONNECT
         return [_resolved(host, port, address) for address in addresses]
@@ -232,7 +228,7 @@ def _resolved(host: str, port: int, address: str) -> abc.ResolveResult:
 
 def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Open the socket for one address just before it is dialled; addresses in URLs are seen only here."""
-    exchange = _exchange.get()
+    exchange = current_exchange.get()
     exchange.request.guard.check(exchange.request.url.host, [str(address[4][0])])
     exchange.phase = Phase.CONNECT
     return socket.socket(address[0], address[1], address[2])

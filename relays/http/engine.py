@@ -45,7 +45,8 @@ class Phase(StrEnum):
 class Request:
     """One request. Header names are lower case; `tls` is None for the system's certificate authorities.
 
-    `is_fresh` asks for a new connection, whatever the pool holds.
+    `is_fresh` asks for a new connection, whatever the pool holds. `http2` and `proxy` are for the engine that has
+    them; behind a proxy the guard sees no address, so the proxy must refuse private ones.
     """
 
     url: Url
@@ -56,6 +57,8 @@ class Request:
     tls: ssl.SSLContext | None = None
     connect_seconds: float = 5.0
     is_fresh: bool = False
+    http2: bool = False
+    proxy: Url | None = None
 
 
 @dataclass(frozen=True, slots=True)

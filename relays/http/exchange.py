@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import time
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from relays.http.addresses import AddressRefused
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
     from relays.http.engine import Request
 
-__all__ = ["Exchange", "plain"]
+__all__ = ["Exchange", "current_exchange", "plain"]
+
+current_exchange: ContextVar[Exchange] = ContextVar("current_exchange")
+"""The exchange of the running task: the pools, resolvers and sockets of a library get no request of ours."""
 
 _HEAD_BYTES = 32
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (?P<status>[2-9][0-9][0-9])[ \r\n]")

@@ -43,6 +43,8 @@ class Endpoint:
     dead_on: frozenset[int]
     tls: ssl.SSLContext | None
     engine: str
+    http2: bool
+    proxy: Url | None
     connect_seconds: float
     hidden: tuple[str, ...] = field(repr=False)
 
@@ -69,8 +71,10 @@ def resolve_endpoint(settings: WebhookSettings) -> Endpoint:
         forward_headers=settings.forward_headers,
         guard=settings.guard,
         dead_on=settings.dead_on,
-        tls=None if settings.tls == TlsFiles() else _tls_context(settings.tls),
+        tls=None if settings.tls == TlsFiles() else _tls_context(settings.tls, http2=settings.http2),
         engine=settings.engine,
+        http2=settings.http2,
+        proxy=settings.proxy,
         connect_seconds=settings.connect_seconds,
         hidden=tuple(dict.fromkeys(_hidden(settings.url, secrets, headers))),
     )
@@ -90,12 +94,17 @@ def _key(secret: str) -> SigningKey:
 
 
 @lru_cache(maxsize=1000)
-def _tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return one context for all destinations with the same files: their connections can be shared."""
+def _tls_context(files: TlsFiles, *, http2: bool) -> ssl.SSLContext:
+    """Return one context for all destinations with the same files, so that their connections can be shared.
+
+    The engine writes the protocols it offers into a context, so one with `http2` is another one.
+    """
+    protocols = ["h2", "http/1.1"] if http2 else ["http/1.1"]
     try:
         context = ssl.create_default_context(cafile=files.ca_file)
         if files.client_certificate is not None:
             context.load_cert_chain(files.client_certificate, files.client_key)
+        context.set_alpn_protocols(protocols)
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ReferenceMissing(f"ca_file, client_certificate or client_key: {cause}") from None

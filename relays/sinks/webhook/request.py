@@ -42,7 +42,16 @@ def request_of(endpoint: Endpoint, delivery: Delivery, now: datetime) -> Request
         "idempotency-key": f'"{delivery.event_id}"',
         "webhook-attempt": str(delivery.attempt),
     }
-    return Request(endpoint.url, headers, body, "POST", endpoint.guard, endpoint.tls, endpoint.connect_seconds)
+    return Request(
+        url=endpoint.url,
+        headers=headers,
+        body=body,
+        guard=endpoint.guard,
+        tls=endpoint.tls,
+        connect_seconds=endpoint.connect_seconds,
+        http2=endpoint.http2,
+        proxy=endpoint.proxy,
+    )
 
 
 def _forwarded(wanted: frozenset[str] | None, headers: Mapping[str, str]) -> dict[str, str]:

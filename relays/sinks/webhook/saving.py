@@ -12,7 +12,7 @@ from relays.sinks.webhook.settings import parse_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from relays.http.url import Url
+    from relays.sinks.webhook.settings import WebhookSettings
 
 __all__ = ["check_settings"]
 
@@ -29,17 +29,19 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         InvalidSettings: names the setting and the remedy, never a secret.
     """
     checked = parse_settings(settings)
-    for address in _addresses(checked.url):
+    for address in _addresses(checked):
         if (refusal := checked.guard.refusal(checked.url.host, address)) is not None:
             raise InvalidSettings(f"url: {refusal}")
 
 
-def _addresses(url: Url) -> list[str]:
-    if url.is_literal:
-        return [url.host.strip("[]")]
+def _addresses(settings: WebhookSettings) -> list[str]:
+    if settings.url.is_literal:
+        return [settings.url.host.strip("[]")]
+    if settings.proxy is not None:  # the proxy resolves the name, perhaps to something else
+        return []
     found: list[str] = []
     # A daemon thread: a resolver that hangs must keep neither the command nor its exit waiting.
-    asking = threading.Thread(target=_look_up, args=(url.host, found), daemon=True)
+    asking = threading.Thread(target=_look_up, args=(settings.url.host, found), daemon=True)
     asking.start()
     asking.join(RESOLVE_SECONDS)
     return list(found)

@@ -42,6 +42,8 @@ _SETTINGS = frozenset(
         "client_certificate",
         "client_key",
         "engine",
+        "http2",
+        "proxy",
         "connect_timeout",
     )
 )
@@ -78,6 +80,8 @@ class WebhookSettings:
     dead_on: frozenset[int]
     tls: TlsFiles
     engine: str
+    http2: bool
+    proxy: Url | None
     connect_seconds: float
 
 
@@ -92,6 +96,8 @@ def parse_settings(settings: Mapping[str, Any]) -> WebhookSettings:
     url = parse_url(settings.get("url"), "url")
     if url.scheme == "http" and not _switch(settings, "allow_http"):
         raise InvalidSettings("url: is http, so everybody on the way could read it; use https or set allow_http = true")
+    engine = _choice(settings, "engine", ENGINES, "aiohttp")
+    _refuse_foreign(settings, engine)
     return WebhookSettings(
         url=url,
         secrets=_secrets(settings),
@@ -102,9 +108,17 @@ def parse_settings(settings: Mapping[str, Any]) -> WebhookSettings:
         guard=Guard(parse_networks(_listed(settings, "allow_networks"), "allow_networks")),
         dead_on=_dead_on(settings),
         tls=_tls(settings),
-        engine=_choice(settings, "engine", ENGINES, "aiohttp"),
+        engine=engine,
+        http2=_switch(settings, "http2"),
+        proxy=parse_url(settings["proxy"], "proxy") if "proxy" in settings else None,
         connect_seconds=_connect_seconds(settings),
     )
+
+
+def _refuse_foreign(settings: Mapping[str, Any], engine: str) -> None:
+    for name in ("http2", "proxy"):
+        if engine != "httpx" and settings.get(name):
+            raise InvalidSettings(f"{name}: needs engine = httpx (extra outbox-relay[httpx])")
 
 
 def check_header(header: str, value: str) -> None:

@@ -1,0 +1,257 @@
+"""The second engine, on httpcore2, the transport of httpx2: for HTTP/2 and proxies, at a fraction of the rate.
+
+`httpx2.AsyncClient` itself is not used: it logs whole URLs and shares cookies between receivers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpcore2
+
+from relays.http.engine import BODY_SECONDS, Phase
+from relays.http.exchange import Exchange, current_exchange, plain
+from relays.http.resolver import Resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from relays.http.engine import Answer, Failure, Request
+    from relays.http.url import Url
+
+__all__ = ["HttpxEngine"]
+
+MOST_POOLS = 500
+MOST_IDLE_PER_POOL = 50
+IDLE_SECONDS = 15.0
+
+
+class HttpxEngine:
+    """One pool per receiver, because httpcore2 walks a whole pool at every request; `resolver` is what is dialled."""
+
+    def __init__(self, resolver: Resolver | None = None) -> None:
+        self._resolver = resolver or Resolver()
+        self._backend = _GuardedBackend(self._resolver)
+        self._pools: OrderedDict[_PoolKey, _Pool] = OrderedDict()
+        # Two contexts, since httpcore2 writes the protocols it offers into the one it is given.
+        self._system_tls = {http2: ssl.create_default_context() for http2 in (False, True)}
+
+    async def exchange(self, request: Request, seconds: float) -> Answer | Failure:
+        """Send `request` and return what came of it within `seconds` in all; raises only when cancelled."""
+        exchange = Exchange(request)
+        token = current_exchange.set(exchange)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._send(request, exchange)
+        except TimeoutError:
+            return exchange.timed_out(seconds)
+        except Exception as error:  # noqa: BLE001 - an attempt always has an outcome
+            return _outcome(exchange, error)
+        finally:
+            current_exchange.reset(token)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        while self._pools:
+            await self._pools.popitem()[1].connections.aclose()
+        self._resolver.close()
+
+    async def _send(self, request: Request, exchange: Exchange) -> Answer | Failure:
+        if request.is_fresh:
+            async with self._open_pool(request) as connections:
+                return await _converse(connections, request, exchange)
+        pool = self._pool(request)
+        pool.in_flight += 1
+        try:
+            await self._close_unused()
+            return await _converse(pool.connections, request, exchange)
+        finally:
+            pool.in_flight -= 1
+            pool.used_at = time.monotonic()
+
+    def _pool(self, request: Request) -> _Pool:
+        key = _PoolKey(
+            request.url.scheme, request.url.host, request.url.port, request.tls, request.http2, request.proxy
+        )
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = _Pool(self._open_pool(request))
+        self._pools.move_to_end(key)
+        return pool
+
+    def _open_pool(self, request: Request) -> httpcore2.AsyncConnectionPool:
+        return httpcore2.AsyncConnectionPool(
+            ssl_context=request.tls or self._system_tls[request.http2],
+            proxy=None if request.proxy is None else httpcore2.Proxy(_core_url(request.proxy)),
+            http2=request.http2,
+            max_connections=None,  # the relay's slots are the limit; a queue here would count as connect time
+            max_keepalive_connections=MOST_IDLE_PER_POOL,
+            keepalive_expiry=IDLE_SECONDS,
+            network_backend=self._backend,
+        )
+
+    async def _close_unused(self) -> None:
+        """Close pools nobody used lately: httpcore2 drops idle connections only of pools in use."""
+        oldest_use = time.monotonic() - IDLE_SECONDS
+        for key, pool in self._pools.items():
+            if pool.in_flight == 0 and (pool.used_at < oldest_use or len(self._pools) > MOST_POOLS):
+                del self._pools[key]
+                await pool.connections.aclose()
+            break  # the least recently used one only, so the cost does not grow with the number of receivers
+
+
+class _PoolKey(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    http2: bool
+    proxy: Url | None
+
+
+class _Pool:
+    def __init__(self, connections: httpcore2.AsyncConnectionPool) -> None:
+        self.connections = connections
+        self.in_flight = 0
+        self.used_at = time.monotonic()
+
+
+async def _converse(
+    connections: httpcore2.AsyncConnectionPool, request: Request, exchange: Exchange
+) -> Answer | Failure:
+    response = await connections.handle_async_request(_core_request(request))
+    try:
+        exchange.answered(response.status, _headers(response.headers))
+        return exchange.answer(is_complete=await _read(response, exchange))
+    finally:
+        await response.aclose()
+
+
+async def _read(response: httpcore2.Response, exchange: Exchange) -> bool:
+    """Keep what may be kept of the body; return whether its end was reached."""
+    async with asyncio.timeout(BODY_SECONDS):
+        async for chunk in response.aiter_stream():
+            if not exchange.keep(chunk):
+                return False
+    return True
+
+
+def _core_request(request: Request) -> httpcore2.Request:
+    headers = {"host": request.url.authority, **request.headers, "content-length": str(len(request.body))}
+    return httpcore2.Request(
+        method=request.method,
+        url=_core_url(request.url),
+        headers=[(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()],
+        content=request.body,
+        extensions={"timeout": {"connect": request.connect_seconds}},
+    )
+
+
+def _core_url(url: Url) -> httpcore2.URL:
+    return httpcore2.URL(
+        scheme=url.scheme.encode(), host=url.host.strip("[]").encode(), port=url.port, target=url.target.encode()
+    )
+
+
+def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode("ascii", "replace").lower(): value.decode("latin-1") for name, value in pairs}
+
+
+def _outcome(exchange: Exchange, error: Exception) -> Answer | Failure:
+    match error:
+        case httpcore2.RemoteProtocolError() if "disconnected" not in str(error):
+            return exchange.unreadable(f"the answer is no HTTP/1.1: {plain(error)}")
+        case httpcore2.LocalProtocolError() | ValueError():
+            return exchange.failed("invalid_request", "the request cannot be sent; check url and headers")
+        case _:
+            return exchange.broke(_cause(error))
+
+
+def _cause(error: Exception) -> Exception:
+    """Return the system's own error in one of httpcore2's and anyio's, which wrap it several times."""
+    wrapped: BaseException | None = error
+    while wrapped is not None:
+        if isinstance(wrapped, ssl.SSLError):
+            return wrapped
+        found = wrapped
+        wrapped = wrapped.__cause__ or next((part for part in wrapped.args if isinstance(part, BaseException)), None)
+    if isinstance(error, httpcore2.TimeoutException):
+        return TimeoutError()
+    is_ours = isinstance(error, httpcore2.NetworkError | httpcore2.ProtocolError | httpcore2.ProxyError)
+    return ConnectionError(plain(found)) if is_ours else error
+
+
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Dials the addresses of a name once all of them have passed the guard of the running request."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._dialler = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore2's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        exchange = current_exchange.get()
+        async with asyncio.timeout(timeout):
+            addresses = await self._resolver.resolve(host)
+            if exchange.request.proxy is None:
+                exchange.request.guard.check(host, addresses)
+            exchange.phase = Phase.CONNECT
+            return _Stream(await self._dial(addresses, port, local_address, socket_options))
+
+    async def _dial(self, addresses: tuple[str, ...], port: int, *rest: Any) -> httpcore2.AsyncNetworkStream:
+        for address in addresses[:-1]:
+            try:
+                return await self._dialler.connect_tcp(address, port, None, *rest)
+            except httpcore2.ConnectError:
+                continue
+        return await self._dialler.connect_tcp(addresses[-1], port, None, *rest)
+
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection that tells the exchange using it when the request goes out and the first byte comes."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - their signature
+        data = await self._stream.read(max_bytes, timeout)
+        if data:
+            current_exchange.get().received(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - their signature
+        exchange = current_exchange.get()
+        if exchange.phase in {Phase.RESOLVE, Phase.CONNECT}:
+            self._welcome(exchange)
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore2's signature
+    ) -> httpcore2.AsyncNetworkStream:
+        return _Stream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    def _welcome(self, exchange: Exchange) -> None:
+        """Put a connection to use once its peer is checked: it may have been opened for another destination."""
+        peer = str(self.get_extra_info("server_addr")[0])
+        if exchange.request.proxy is None:
+            exchange.request.guard.check(exchange.request.url.host, [peer])
+        exchange.connected(peer, is_reused=exchange.phase is Phase.RESOLVE)
