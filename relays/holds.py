@@ -1,4 +1,4 @@
-"""Parks destinations when an answer asks for it (promise held-not-lost): here at once, in the database for the fleet."""
+"""Parks destinations when an answer asks for it (promise held-not-lost): here at once, and in the database for all."""
 
 from __future__ import annotations
 
