@@ -41,10 +41,9 @@ create table outbox.events (
     headers jsonb not null default '{}',
     key text,
     recorded_at timestamptz not null,
-    constraint events_pkey primary key (id),
-    constraint events_type_is_dotted_words check (type ~ '^[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*$' and length(type) <= 200),
-    constraint events_headers_are_an_object check (jsonb_typeof(headers) = 'object'),
-    constraint events_key_is_not_empty check (key <> '' and length(key) <= 255)
+    constraint events_pkey primary key (id)
+    -- No checks: PostgreSQL parses them anew in every insert, 10 of the 42 us of recording an event. Only outbox.record_event
+    -- and outbox.record_events may write here, and outbox.event_fault holds the rules.
 ) partition by range (id);
 comment on table outbox.events is
     'The facts applications recorded. Append-only, never updated. Partitioned by id, which sorts by time, so retention drops a partition.';
@@ -72,7 +71,6 @@ create table outbox.deliveries (
     constraint deliveries_pkey primary key (id),
     constraint deliveries_leased_means_token check (
         (lease_token is null) = (leased_until is null) and (lease_token is null) = (relay_id is null)),
-    constraint deliveries_attempt_is_not_negative check (attempt >= 0),
     constraint deliveries_interruptions_are_attempts check (interruptions between 0 and attempt)
 ) with (
     fillfactor = 50,

@@ -146,33 +146,22 @@ $$;
 comment on function outbox.type_patterns(text) is
     'The patterns in destinations.event_types that match a type: *, the type itself, and order.*, order.item.* for its prefixes.';
 
--- One expression, so that no cancelled statement leaves a session lock behind: plpgsql looks for interrupts between statements.
--- Free means that nobody sleeps. Taken by another recorder (then the shared lock is refused, too) means the same: a relay
--- cannot hold it shared while a recorder holds it. Only a sleeping relay leaves the shared lock free and the exclusive one not.
--- A queue of notifications that is half full (a listener hangs in a transaction) is not fed: at its end it would fail commits.
+-- Whether to ring: costs each commit a database-wide lock, so it is done for sleeping relays only (setting outbox.doorbell = off: never).
+-- * One expression, so that no cancelled statement leaves a session lock behind: plpgsql looks for interrupts between statements.
+-- * The exclusive lock free: nobody sleeps. Refused, and the shared one too: another recorder looks at this moment, and no relay
+--   can sleep while it does. Refused, and the shared one free: a relay holds it shared, asleep.
+-- * A queue of notifications that is half full (some listener hangs in a transaction) is not fed: a full one fails commits.
 create function outbox.relay_sleeps() returns boolean
     language sql volatile
     return case
+        when coalesce(current_setting('outbox.doorbell', true), '') in ('off', 'false', 'no', '0') then false
         when pg_try_advisory_lock(1330205760, 0) then not pg_advisory_unlock(1330205760, 0)
         when pg_try_advisory_lock_shared(1330205760, 0) then
             pg_advisory_unlock_shared(1330205760, 0) and pg_notification_queue_usage() < 0.5
         else false
     end;
 comment on function outbox.relay_sleeps() is
-    'Whether an idle relay waits for the doorbell, which costs each commit a database-wide lock and is rung for nobody else.';
-
-create function outbox.ring_doorbell() returns void
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-begin
-    if coalesce(current_setting('outbox.doorbell', true), '') not in ('off', 'false', 'no', '0') and outbox.relay_sleeps() then
-        perform pg_notify('outbox', '');
-    end if;
-end
-$$;
-comment on function outbox.ring_doorbell() is
-    'Wakes idle relays at commit, unless the setting outbox.doorbell is off (as PREPARE TRANSACTION needs).';
+    'Whether an idle relay waits for the doorbell, and the setting outbox.doorbell is not off (as PREPARE TRANSACTION needs).';
 
 create function outbox.take_idempotency_key(
     idempotency_key text, candidate uuid,
@@ -264,8 +253,8 @@ begin
         from outbox.destinations d
         where d.removed_at is null
           and case when destination is null then d.event_types && patterns else d.name = destination end;
-    if found then
-        perform outbox.ring_doorbell();
+    if found and outbox.relay_sleeps() then
+        perform pg_notify('outbox', '');
     end if;
     return event_id;
 end
@@ -470,8 +459,8 @@ begin
         from entries e
         join routes r on case when e.destination is null then r.type = e.type else r.destination = e.destination end
         order by e.n, r.destination_id;
-    if found then
-        perform outbox.ring_doorbell();
+    if found and outbox.relay_sleeps() then
+        perform pg_notify('outbox', '');
     end if;
     return query select unnest(ids);
 end
