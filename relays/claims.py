@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relays.deliveries import Delivery
@@ -64,9 +65,9 @@ class Claims:
 
     async def with_keys(self, asks: Sequence[Ask], *, suspects: bool = False) -> Claimed:
         """Claim where keys are in use, behind the fence; with `suspects`, only what a relay died with."""
-        going_on = [(ask.target.destination.id, key) for ask in asks for key in ask.target.keys_going_on]
+        going_on = [(ask.target, key) for ask in asks for key in islice(ask.target.keys_going_on, ask.room)]
         keys = {
-            "key_destination_ids": [number for number, _ in going_on],
+            "key_destination_ids": [target.destination.id for target, _ in going_on],
             "keys": [key for _, key in going_on],
         }
         [fence] = await self._session.named_rows("fence_keys", {"scan_limit": SCAN_LIMIT, **keys, **_asked(asks)})
@@ -87,6 +88,8 @@ class Claims:
         )
         claimed_rows = [row for row in rows if row[0] is not None]
         notes = {row[2]: row for row in rows if row[0] is None}
+        for target, key in going_on:
+            target.keys_going_on.discard(key)  # claimed first; what the fence held back is found by a sweep
         if not suspects:
             self._move_marks(asks, claimed_rows, notes)
         targets = {ask.target.destination.id: ask.target for ask in asks}
@@ -99,11 +102,10 @@ class Claims:
             count, last = lasts.get(target.destination.id, (0, None))
             note = notes.get(target.destination.id)
             is_cut = note is not None and note[7] is not None and note[6] is not None
-            if count < ask.room:
-                target.keys_going_on.clear()  # every key that could go on did, or is found by a sweep
-                if is_cut and note is not None:
-                    last = Mark(note[7], note[6])  # blocked rows up to here; the rest is looked at next
+            if count < ask.room and is_cut and note is not None:
+                last = Mark(note[7], note[6])  # blocked rows up to here; the rest is looked at next
             target.claimed(last, is_exhausted=count < ask.room and not is_cut)
+            target.may_have_due = target.may_have_due or bool(target.keys_going_on)
 
     async def has_keyed_rows(self, asks: Sequence[Ask]) -> bool:
         """Tell whether keyed deliveries are due behind the marks: an unkeyed claim does not see them."""

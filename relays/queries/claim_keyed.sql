@@ -40,11 +40,11 @@ scanned as materialized (
         limit 1) s
     where s.due_at <= now() and s.lease_token is null and (s.interruptions > 0) = %(suspects)s),
 candidates as materialized (
-    select destination_id, due_at, id, key, bool_or(is_scanned) as is_scanned
+    select destination_id, due_at, id, key, bool_or(is_scanned) as is_scanned, bool_or(not is_scanned) as is_going_on
     from scanned
     group by destination_id, due_at, id, key),
 weighed as materialized (
-    select c.destination_id, c.due_at, c.id, c.key, c.is_scanned,
+    select c.destination_id, c.due_at, c.id, c.key, c.is_scanned, c.is_going_on,
         c.key is null
         or not exists (
             select from outbox.deliveries older
@@ -58,7 +58,7 @@ weighed as materialized (
     join asked on asked.destination_id = c.destination_id),
 ranked as materialized (
     select w.destination_id, w.due_at, w.id, w.key, w.is_scanned,
-        row_number() over (partition by w.destination_id order by w.due_at, w.id) as place
+        row_number() over (partition by w.destination_id order by w.is_going_on desc, w.due_at, w.id) as place
     from weighed w
     where w.is_head and w.is_fenced),
 heads as materialized (
