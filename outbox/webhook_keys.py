@@ -77,11 +77,12 @@ def parse_signing_key(secret: str, name: str) -> SigningKey:
 
 
 def _decode(secret: str, name: str, lengths: Container[int]) -> bytes:
+    text = secret.partition("_")[2]
     try:
-        decoded = b64decode(secret.partition("_")[2], validate=True)
+        decoded = b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         decoded = b""
-    if len(decoded) not in lengths:
+    if len(decoded) not in lengths or b64encode(decoded).decode() != text:  # too much padding passes `validate`
         raise InvalidSettings(f"{name}: is no webhook secret of the right length in base64; write {_FORMS}")
     return decoded
 
