@@ -8,12 +8,13 @@ from outbox.errors import ReferenceMissing
 
 if TYPE_CHECKING:
     from relays.http.engine import Engine
+    from relays.http.resolver import Resolver
 
 __all__ = ["open_engine"]
 
 
-def open_engine(name: str) -> Engine:
-    """Return a new engine, `aiohttp` or `httpx`.
+def open_engine(name: str, resolver: Resolver | None = None) -> Engine:
+    """Return a new engine, `aiohttp` or `httpx`, that looks names up with `resolver`.
 
     Raises:
         ReferenceMissing: its library is not installed; names the extra.
@@ -21,9 +22,9 @@ def open_engine(name: str) -> Engine:
     if name == "aiohttp":
         from relays.http.aiohttp_engine import AiohttpEngine
 
-        return AiohttpEngine()
+        return AiohttpEngine(resolver)
     try:
         from relays.http.httpx_engine import HttpxEngine
     except ImportError:
         raise ReferenceMissing("engine: httpx is not installed; pip install 'outbox-relay[httpx]'") from None
-    return HttpxEngine()
+    return HttpxEngine(resolver)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from outbox.model import Destination
     from relays.deliveries import Delivery
     from relays.http.engine import Engine, Request
+    from relays.http.resolver import Resolver
     from relays.results import Result
     from relays.sinks.webhook.endpoint import Endpoint
 
@@ -34,7 +35,7 @@ _MINUTE, _HOUR = 60.0, 3600.0
 
 
 class WebhookSink:
-    """Sends events as Standard Webhooks."""
+    """Sends events as Standard Webhooks. `resolver` is what names are looked up with, the system's by default."""
 
     default_policy: ClassVar[Policy] = Policy(
         schedule=(5.0, 5 * _MINUTE, 30 * _MINUTE, *(hours * _HOUR for hours in (2, 5, 10, 14, 20, 24))),
@@ -44,7 +45,8 @@ class WebhookSink:
     )
     secret_settings: ClassVar[frozenset[str]] = frozenset(("secret", "previous_secrets", "headers", "url"))
 
-    def __init__(self) -> None:
+    def __init__(self, resolver: Resolver | None = None) -> None:
+        self._resolver = resolver
         self._engines: dict[str, Engine] = {}
         self._endpoints: dict[int, tuple[int, Endpoint]] = {}
 
@@ -100,7 +102,7 @@ class WebhookSink:
     def _engine(self, name: str) -> Engine:
         engine = self._engines.get(name)
         if engine is None:
-            engine = self._engines[name] = open_engine(name)
+            engine = self._engines[name] = open_engine(name, self._resolver)
         return engine
 
 
