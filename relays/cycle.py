@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from contextlib import suppress
@@ -57,6 +58,7 @@ class Cycle:
         self,
         settings: RelaySettings,
         session: Session,
+        sweep_session: Session,
         *,
         relay_id: int,
         clock: ServerClock,
@@ -68,7 +70,7 @@ class Cycle:
         refreshed: Callable[[], None],
     ) -> None:
         self._settings = settings
-        self._session = session
+        self._sessions = (session, sweep_session)
         self._serving = serving
         self._slots = slots
         self._settlements = settlements
@@ -76,15 +78,18 @@ class Cycle:
         self._doorbell = doorbell
         self._refreshed = refreshed
         self._claims = Claims(session, relay_id)
-        self._sweeps = Sweeps(session, clock, settings.poll)
+        self._sweeps = Sweeps(sweep_session, clock, settings.poll)
+        self._sweeping: asyncio.Task[list[Target]] | None = None
         self._discovery = Discovery(session)
         self._woken = asyncio.Event()
         self._is_stopping = False
         self._is_rung = False
+        self._must_look = False
         self._is_suspect_running = False
         self._has_suspects = False
         self._fenced = 0
         self._poll_seconds = FIRST_POLL_SECONDS
+        self._poll_at = 0.0
         self._claimed_at = -1.0
         self._refresh_at = 0.0
         self.is_failing = False
@@ -95,7 +100,7 @@ class Cycle:
 
     def ring(self) -> None:
         """Somebody recorded something."""
-        self._is_rung = True
+        self._is_rung = self._must_look = True
         self._woken.set()
 
     def suspect_finished(self) -> None:
@@ -133,7 +138,8 @@ class Cycle:
                     pause,
                     str(error).strip() or type(error).__name__,
                 )
-                await self._session.reset()
+                for session in self._sessions:
+                    await session.reset()
                 await self.sleep(pause * (1 + random.random() / 5))  # noqa: S311 - spread of reconnects
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
@@ -146,12 +152,18 @@ class Cycle:
             self._refresh_at = now + REFRESH_SECONDS
         for target in self._serving.targets.values():
             target.wake(now)
-        if self._is_rung:
-            self._is_rung = await self._discovery.look(self._serving.targets)
-        is_sweeping = now >= self._sweeps.next_at  # also while there is a backlog: its share is bounded
-        if await self._claim() + (is_sweeping and await self._sweep()):
+        if self._must_look:
+            self._must_look = await self._discovery.look(self._serving.targets)
+        claimed = await self._claim()
+        is_swept = self._sweep_beside(now)
+        if is_swept:
+            claimed += await self._claim_swept()
+        if self._is_rung or claimed:
+            self._is_rung = False
+            await self._doorbell.disarm()  # after the claim: what rang goes first
+        if claimed:
             return True
-        if is_sweeping and self._settings.drain and self._is_drained():
+        if is_swept and self._settings.drain and self._is_drained():
             return False
         await self._wait()
         return True
@@ -203,16 +215,29 @@ class Cycle:
                 self._leases.add(delivery, run.target.lease_seconds)
             self._slots.start(run)
         self._fenced += claimed.fenced
+        if claimed.fenced:  # mostly a recorder that is committing just now
+            self._poll_at = min(self._poll_at, time.monotonic() + BUSY_POLL_SECONDS)
         if claimed.runs:
             self._claimed_at = time.monotonic()
             self._poll_seconds = FIRST_POLL_SECONDS
         return len(claimed.runs)
 
-    async def _sweep(self) -> int:
-        """Look behind the marks; return how many runs were claimed there."""
-        is_busy = self._fenced > 0 or time.monotonic() - self._claimed_at < REFRESH_SECONDS
-        self._fenced = 0
-        suspected = await self._sweeps.sweep(list(self._open_targets()), is_busy=is_busy)
+    def _sweep_beside(self, now: float) -> bool:
+        """Keep a sweep going beside the claims, a bounded share of the time; return whether one has just ended."""
+        if self._sweeping is None:
+            if now >= self._sweeps.next_at:
+                is_busy = self._fenced > 0 or now - self._claimed_at < REFRESH_SECONDS
+                self._fenced = 0
+                sweep = self._sweeps.sweep(list(self._open_targets()), is_busy=is_busy)
+                self._sweeping = asyncio.get_running_loop().create_task(sweep)
+                self._sweeping.add_done_callback(lambda _: self.wake())
+            return False
+        return self._sweeping.done()
+
+    async def _claim_swept(self) -> int:
+        """Claim from the safe marks of what was swept; return how many runs came."""
+        sweeping, self._sweeping = self._sweeping, None
+        suspected = sweeping.result() if sweeping is not None else []
         self._has_suspects = bool(suspected)
         asks = [ask._replace(mark=ask.target.safe) for ask in self._asks(self._sweeps.swept)]
         claimed = await self._claim_asked(asks)
@@ -243,15 +268,17 @@ class Cycle:
         if any(ask for ask in self._asks(t for t in self._open_targets() if t.may_have_due)):
             return
         now = time.monotonic()
-        is_quiet = now - self._claimed_at > QUIET_SECONDS
-        poll = self._poll_seconds if is_quiet else BUSY_POLL_SECONDS
+        if now - self._claimed_at <= QUIET_SECONDS:
+            self._poll_at = min(self._poll_at, now + BUSY_POLL_SECONDS)
+        elif self._slots.free and await self._doorbell.arm():
+            # a commit that raced the arming did not ring: look again soon, then ever less often
+            self._poll_seconds = FIRST_POLL_SECONDS
+            self._poll_at = time.monotonic() + FIRST_POLL_SECONDS
         dues = [target.next_due for target in self._serving.targets.values() if target.next_due is not None]
-        until = min([now + poll, self._sweeps.next_at, self._refresh_at, *dues])
-        # commits in quick succession are better polled for than rung for; without a free slot there is no hurry
-        if is_quiet and until > now and self._slots.free:
-            await self._doorbell.arm()
+        sweep_at = self._sweeps.next_at if self._sweeping is None else math.inf
+        until = min([self._poll_at, sweep_at, self._refresh_at, *dues])
         await self.sleep(max(until - time.monotonic(), 0.0))
-        await self._doorbell.disarm()
-        if not self._woken.is_set() and time.monotonic() >= now + poll:
-            self._is_rung = True
-            self._poll_seconds = min(self._poll_seconds * 2, self._settings.poll) if is_quiet else FIRST_POLL_SECONDS
+        if (now := time.monotonic()) >= self._poll_at:
+            self._must_look = True
+            self._poll_seconds = min(self._poll_seconds * 2, self._settings.poll)
+            self._poll_at = now + self._poll_seconds

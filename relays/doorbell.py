@@ -98,8 +98,8 @@ class Doorbell:
             await asyncio.sleep(0.01)
 
     async def arm(self) -> bool:
-        """Say that this relay sleeps; return False when it must poll instead."""
-        if self._connection is None or self._one_at_a_time.locked():
+        """Say that this relay sleeps, unless it has; return whether it is armed only now."""
+        if self._connection is None or self._is_armed or self._one_at_a_time.locked():
             return False
         async with self._one_at_a_time, self._losing_it():
             connection = self._connection

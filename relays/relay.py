@@ -49,6 +49,7 @@ class Relay:
         self._settings = settings
         self._session = Session(settings.dsn, "claims", is_pooled=is_pooled)
         self._settling = Session(settings.dsn, "settlements", is_pooled=is_pooled)
+        self._sweeping = Session(settings.dsn, "sweeps", is_pooled=is_pooled)
         self._clock = ServerClock()
         self._slots = Slots(settings.concurrency, self._finished, self._give_back, self._wake)
         self._leases = Leases(settings.dsn, self._beat, BEAT_SECONDS)
@@ -91,6 +92,7 @@ class Relay:
     async def _start(self, stack: AsyncExitStack) -> None:
         await stack.enter_async_context(self._session)
         await stack.enter_async_context(self._settling)
+        await stack.enter_async_context(self._sweeping)
         [(self.relay_id,)] = await self._session.rows("register_relay", self._registration())
         self._serving.context = RelayContext(
             self._settings.dsn, self.relay_id, self._settings.concurrency, self._settings.app
@@ -119,6 +121,7 @@ class Relay:
         cycle = Cycle(
             self._settings,
             self._session,
+            self._sweeping,
             relay_id=self.relay_id,
             clock=self._clock,
             serving=self._serving,
