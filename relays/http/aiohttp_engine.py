@@ -54,13 +54,12 @@ class AiohttpEngine:
         """Send `request` and return what came of it within `seconds` in all."""
         exchange = Exchange(request)
         token = current_exchange.set(exchange)
+        deadline = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds):
+            async with deadline:
                 return await self._send(request, exchange)
-        except TimeoutError:
-            return exchange.timed_out(seconds)
         except Exception as error:  # noqa: BLE001 - an attempt always has an outcome
-            return _outcome(exchange, error)
+            return exchange.timed_out(seconds) if deadline.expired() else _outcome(exchange, error)
         finally:
             current_exchange.reset(token)
 

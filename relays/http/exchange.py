@@ -22,7 +22,7 @@ current_exchange: ContextVar[Exchange] = ContextVar("current_exchange")
 """The exchange of the running task: the pools, resolvers and sockets of a library get no request of ours."""
 
 _HEAD_BYTES = 32
-_STATUS_LINE = re.compile(rb"HTTP/1\.[01] (?P<status>[2-9][0-9][0-9])[ \r\n]")
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] (?P<status>101|[2-9][0-9][0-9])[ \r\n]")
 _NO_HEADERS: Mapping[str, str] = {}
 
 
