@@ -97,13 +97,9 @@ async def _read(content: aiohttp.StreamReader, exchange: Exchange) -> bool:
 
 
 def _outcome(exchange: Exchange, error: Exception) -> Answer | Failure:
-    match error:
-        case aiohttp.ClientResponseError():
-            return exchange.unreadable(f"the answer is no HTTP/1.1: {plain(error)}")
-        case aiohttp.InvalidURL() | ValueError():
-            return exchange.failed("invalid_request", "the request cannot be sent; check url and headers")
-        case _:
-            return exchange.broke(_cause(error))
+    if isinstance(error, aiohttp.ClientResponseError):
+        return exchange.unreadable(f"the answer is no HTTP/1.1: {plain(error)}")
+    return exchange.broke(_cause(error))
 
 
 def _cause(error: Exception) -> Exception:
@@ -115,7 +111,7 @@ def _cause(error: Exception) -> Exception:
             return error.os_error
         case aiohttp.ClientConnectionError() if isinstance(error.__cause__, ssl.SSLError):
             return error.__cause__
-        case aiohttp.ClientError() if not isinstance(error, OSError):
+        case aiohttp.ClientError() if not isinstance(error, OSError | ValueError):
             return ConnectionError(plain(error))
         case _:
             return error

@@ -124,9 +124,13 @@ class Exchange:
 
     def broke(self, error: Exception) -> Answer | Failure:
         """Return what a request that ended with `error` comes to."""
-        if not isinstance(error, OSError | AddressRefused):
-            return self.failed("engine_error", type(error).__name__)
-        return self.failed(*self._explain(error))
+        match error:
+            case OSError() | AddressRefused():  # first: a refused certificate is a ValueError, too
+                return self.failed(*self._explain(error))
+            case ValueError():
+                return self.failed("invalid_request", "the request cannot be sent; check url and headers")
+            case _:
+                return self.failed("engine_error", type(error).__name__)
 
     def _explain(self, error: OSError | AddressRefused) -> tuple[str, str]:
         match error:

@@ -161,13 +161,9 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _outcome(exchange: Exchange, error: Exception) -> Answer | Failure:
-    match error:
-        case httpcore2.RemoteProtocolError() if "disconnected" not in str(error):
-            return exchange.unreadable(f"the answer is no HTTP/1.1: {plain(error)}")
-        case httpcore2.LocalProtocolError() | ValueError():
-            return exchange.failed("invalid_request", "the request cannot be sent; check url and headers")
-        case _:
-            return exchange.broke(_cause(error))
+    if isinstance(error, httpcore2.RemoteProtocolError) and "disconnected" not in str(error):
+        return exchange.unreadable(f"the answer is no HTTP: {plain(error)}")
+    return exchange.broke(_cause(error))
 
 
 def _cause(error: Exception) -> Exception:
@@ -178,10 +174,15 @@ def _cause(error: Exception) -> Exception:
             return wrapped
         found = wrapped
         wrapped = wrapped.__cause__ or next((part for part in wrapped.args if isinstance(part, BaseException)), None)
-    if isinstance(error, httpcore2.TimeoutException):
-        return TimeoutError()
-    is_ours = isinstance(error, httpcore2.NetworkError | httpcore2.ProtocolError | httpcore2.ProxyError)
-    return ConnectionError(plain(found)) if is_ours else error
+    match error:
+        case httpcore2.TimeoutException():
+            return TimeoutError()
+        case httpcore2.LocalProtocolError():
+            return ValueError()
+        case httpcore2.NetworkError() | httpcore2.ProtocolError() | httpcore2.ProxyError():
+            return ConnectionError(plain(found))
+        case _:
+            return error
 
 
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
