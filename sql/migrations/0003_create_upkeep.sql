@@ -223,11 +223,12 @@ declare
     name text;
 begin
     perform pg_advisory_xact_lock(1330205763, 0);
-    execute format('lock table outbox.%I in access exclusive mode', parent);
     gap := outbox.default_gap(parent);
     if gap.lower_bound is null then
         return false;
     end if;
+    execute format('lock table outbox.%I in access exclusive mode', parent);
+    gap := outbox.default_gap(parent);
     if not exists (
         select from pg_constraint c
         where c.conrelid = format('outbox.%I', parent || '_default')::regclass and c.conname = 'default_fills_one_gap' and c.convalidated) then
@@ -285,6 +286,33 @@ $$;
 comment on function outbox.unfinished_events(timestamptz, timestamptz, timestamptz) is
     'Events recorded between the bounds that retention spares: with an open delivery, a dead letter, or an attempt since.';
 
+create function outbox.spared_events(partition outbox.partitions, since timestamptz) returns uuid[]
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    -- Attempts stay as long as their event has an open delivery or a dead letter, whenever that was recorded.
+    select array(
+        select outbox.unfinished_events(
+            case (partition).parent when 'events' then (partition).lower_bound else timestamptz '1970-01-01 00:00:00+00' end,
+            (partition).upper_bound,
+            case (partition).parent when 'events' then since else 'infinity' end)
+        limit 20001)
+$$;
+comment on function outbox.spared_events(outbox.partitions, timestamptz) is
+    'Events whose rows retention spares in a partition; 20,001 stand for too many.';
+
+create function outbox.spared_rows(partition outbox.partitions, events uuid[], out spared bigint, out others boolean)
+    language plpgsql stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    execute format('select count(*) from outbox.%I where %I = any ($1)', (partition).name,
+        case (partition).parent when 'events' then 'id' else 'event_id' end) into spared using events;
+    execute format('select count(*) > %s from (select from outbox.%I limit %1$s + 1) few', spared, (partition).name) into others;
+end
+$$;
+comment on function outbox.spared_rows(outbox.partitions, uuid[]) is 'How many rows of a partition belong to these events, and whether it has others.';
+
 create function outbox.purge_partition(partition text, keep interval) returns bigint
     language plpgsql security definer
     set search_path = pg_catalog, pg_temp
@@ -292,37 +320,31 @@ create function outbox.purge_partition(partition text, keep interval) returns bi
 as $$
 declare
     since timestamptz := outbox.check_retention(keep);
-    old record;
-    unfinished uuid[];
-    spared bigint;
-    rows_before bigint;
+    old outbox.partitions;
+    rows record;
 begin
     perform pg_advisory_xact_lock(1330205763, 0);
-    select l.* into old from outbox.list_partitions() l where l.name = partition and l.upper_bound <= since;
+    select p.* into old from outbox.partitions p where p.name = partition and p.upper_bound <= since;
     if not found then
         perform outbox.refuse('OB008 partition: ' || to_json(left(partition, 100)) || ' is none, or holds what is to be kept');
     end if;
-    -- Taken before the unfinished are looked up, or a replay in between would lose its event. Recorders never touch this
-    -- partition; relays wait while at most 20,000 rows are written back.
-    execute format('lock table outbox.%I in access exclusive mode', partition);
-    unfinished := array(
-        select u from outbox.unfinished_events(
-            case old.parent when 'events' then old.lower_bound else timestamptz '1970-01-01 00:00:00+00' end,
-            old.upper_bound, case old.parent when 'events' then since else 'infinity' end) u
-        limit 20001);
-    if cardinality(unfinished) > 20000 then
+    rows := outbox.spared_rows(old, outbox.spared_events(old, since));
+    if not rows.others then
+        return rows.spared;
+    end if;
+    if cardinality(outbox.spared_events(old, since)) > 20000 then
         return null;
     end if;
+    -- Looked up again under the lock, or a replay in between would lose its event. Recorders never touch this partition;
+    -- relays wait while at most 20,000 events are written back.
+    execute format('lock table outbox.%I in access exclusive mode', partition);
     execute format('create temp table outbox_spared on commit drop as select * from outbox.%I where %I = any ($1)', partition,
-        case old.parent when 'events' then 'id' else 'event_id' end) using unfinished;
-    select count(*) into spared from pg_temp.outbox_spared;
-    execute format('select count(*) from (select from outbox.%I limit %s) some_rows', partition, spared + 1) into rows_before;
-    if rows_before > spared then
-        execute format('truncate outbox.%I', partition);
-        execute format('insert into outbox.%I select * from pg_temp.outbox_spared', partition);
-    end if;
+        case old.parent when 'events' then 'id' else 'event_id' end) using outbox.spared_events(old, since);
+    execute format('truncate outbox.%I', partition);
+    execute format('insert into outbox.%I select * from pg_temp.outbox_spared', partition);
+    get diagnostics rows.spared = row_count;
     drop table pg_temp.outbox_spared;
-    return spared;
+    return rows.spared;
 end
 $$;
 comment on function outbox.purge_partition(text, interval) is
