@@ -41,44 +41,50 @@ create function outbox.grant_roles() returns text[]
 as $$
 declare
     granted text[] := array[]::text[];
-    reading text;
+    role_name text;
+    view_name text;
 begin
     -- A function is executable by everybody when it is created. Migrations may forget to say otherwise, this does not.
     revoke execute on all functions in schema outbox from public;
 
-    if exists (select from pg_roles where rolname = 'outbox_writer') then
-        grant usage on schema outbox to outbox_writer;
-        -- The last three only compute: the forms that take text or json run them as the caller.
-        grant execute on function
-            outbox.record_event(text, jsonb, text, text, jsonb, timestamptz, text),
-            outbox.record_event(text, text, text, text, text, timestamptz, text),
-            outbox.record_event(text, json, text, text, jsonb, timestamptz, text),
-            outbox.record_events(jsonb), outbox.record_events(text),
-            outbox.storable_json(text, text), outbox.nul_path(text), outbox.refuse(text)
-            to outbox_writer;
-        granted := granted || 'outbox_writer'::text;
-    end if;
+    -- Handlers of a relay may record events, too.
+    for role_name in select rolname from pg_roles where rolname in ('outbox_writer', 'outbox_relay') loop
+        execute format('grant usage on schema outbox to %I', role_name);
+        execute format(
+            'grant execute on function'
+            ' outbox.record_event(text, jsonb, text, text, jsonb, timestamptz, text),'
+            ' outbox.record_event(text, text, text, text, text, timestamptz, text),'
+            ' outbox.record_event(text, json, text, text, jsonb, timestamptz, text),'
+            ' outbox.record_events(jsonb), outbox.record_events(text),'
+            -- These only compute: the forms that take text or json run them as the caller.
+            ' outbox.storable_json(text, text), outbox.nul_path(text), outbox.refuse(text)'
+            ' to %I', role_name);
+        granted := granted || role_name;
+    end loop;
 
     if exists (select from pg_roles where rolname = 'outbox_relay') then
-        grant usage on schema outbox to outbox_relay;
         grant select on all tables in schema outbox to outbox_relay;
         grant insert, update, delete on outbox.deliveries, outbox.dead_letters to outbox_relay;
         grant insert on outbox.attempts, outbox.outcome_counts to outbox_relay;
         grant insert, update on outbox.relays to outbox_relay;
         grant update (state, state_reason, held_until) on outbox.destinations to outbox_relay;
         grant usage, select on all sequences in schema outbox to outbox_relay;
-        -- Handlers may record events, too.
-        grant execute on all functions in schema outbox to outbox_relay;
-        revoke execute on function outbox.grant_roles() from outbox_relay;
-        granted := granted || 'outbox_relay'::text;
+        grant execute on function
+            outbox.key_slot(text), outbox.uuid_floor(timestamptz), outbox.uuid_moment(uuid), outbox.list_partitions(),
+            outbox.create_partitions(integer), outbox.constrain_default(text), outbox.validate_default(text),
+            outbox.release_default(text), outbox.adopt_default(text), outbox.purge_partition(text, interval),
+            outbox.fold_partitions(text, interval), outbox.purge_default(text, interval, integer),
+            outbox.expire_idempotency_keys(integer), outbox.compact_outcome_counts(interval),
+            outbox.forget_relays(interval)
+            to outbox_relay;
     end if;
 
     if exists (select from pg_roles where rolname = 'outbox_reader') then
         grant usage on schema outbox to outbox_reader;
-        for reading in
+        for view_name in
             select c.relname from pg_class c where c.relnamespace = 'outbox'::regnamespace and c.relkind = 'v'
         loop
-            execute format('grant select on outbox.%I to outbox_reader', reading);
+            execute format('grant select on outbox.%I to outbox_reader', view_name);
         end loop;
         grant select on outbox.relays, outbox.outcome_counts, outbox.meta to outbox_reader;
         -- What views compute, they compute as their reader.
