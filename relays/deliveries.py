@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["Delivery"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Delivery:
     """One event for one destination, leased by this relay.
 
     `event_id` is the identity every receiver sees, the same on each attempt. `body` is the payload as
     PostgreSQL spells it (UTF-8 JSON): send it, don't parse and re-dump it, or numbers lose digits.
-    `attempt` counts from 1. `deadline_seconds` is the policy's timeout for this attempt.
+    `attempt` counts from 1. `deadline_seconds` is the policy's timeout for this attempt. `recipient` is the one
+    mailbox of an e-mail that this delivery is for; None: all that the payload names. Equal only to itself, so that
+    it can be a key.
     """
 
     id: int
@@ -37,6 +39,7 @@ class Delivery:
     deadline_seconds: float
     lease_token: int = 0
     interruptions: int = 0
+    recipient: str | None = None
 
     @property
     def payload(self) -> Any:
