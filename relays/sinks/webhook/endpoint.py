@@ -113,7 +113,7 @@ def _tls_context(files: TlsFiles, *, http2: bool) -> ssl.SSLContext:
 
 def _hidden(url: Url, secrets: list[str], headers: Mapping[str, str]) -> list[str]:
     """Return what may be a credential, in the spellings in which an answer or an error could repeat it."""
-    values = [value for header in headers.values() for value in (header, *header.split())]
+    values = [value for header in headers.values() for value in (header, header.partition(" ")[2])]  # Bearer …
     keys = [part for secret in secrets for part in (secret, secret.partition("_")[2])]
     path, _, query = url.target.partition("?")
     pairs = [pair.partition("=")[2] or pair for pair in query.split("&") if pair]

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from outbox.errors import InvalidSettings, ReferenceMissing
 from outbox.model import Certainty
-from outbox.policy import Policy
+from outbox.policy import Policy, parse_policy
 from relays.http.engine import Failure
 from relays.results import Hold, Refused
 from relays.sinks.webhook.endpoint import resolve_endpoint
 from relays.sinks.webhook.engines import open_engine
 from relays.sinks.webhook.outcomes import result_of
+from relays.sinks.webhook.probe import Probe, ProbeReport
 from relays.sinks.webhook.request import request_of
+from relays.sinks.webhook.rotation import rotated
 from relays.sinks.webhook.saving import check_settings
 from relays.sinks.webhook.settings import parse_settings
+from relays.sinks.webhook.showing import shown_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["WebhookSink"]
 
 MISSING_HOLD_SECONDS = 60.0
+MARGIN_SECONDS = 0.1
 _MINUTE, _HOUR = 60.0, 3600.0
 
 
@@ -59,6 +63,30 @@ class WebhookSink:
         """
         check_settings(settings)
 
+    @classmethod
+    def shown_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `settings` as people may see them: without inline secrets, header values, URL path and query."""
+        return shown_settings(settings)
+
+    @classmethod
+    def rotate_secret(
+        cls, settings: Mapping[str, Any], new_secret: str, grace_seconds: float, now: datetime
+    ) -> dict[str, Any]:
+        """Return `settings` with `new_secret`; the secrets so far sign beside it until `grace_seconds` after `now`.
+
+        Raises:
+            InvalidSettings: the new secret is none, or is the current one already.
+        """
+        return rotated(settings, new_secret, grace_seconds, now)
+
+    async def probe(self, destination: Destination, *, with_consent: bool = False) -> ProbeReport:
+        """Test `destination` step by step with a signed test event, which no attempt row records.
+
+        `with_consent` first asks with CloudEvents' OPTIONS request whether it may be sent to.
+        """
+        policy = parse_policy(destination.policy, self.default_policy)
+        return await Probe(destination, self._resolver, policy.timeout).run(with_consent=with_consent)
+
     async def close(self) -> None:
         """Close all connections."""
         for engine in self._engines.values():
@@ -74,7 +102,7 @@ class WebhookSink:
         except InvalidSettings as error:
             return _unusable(error)
         tries = delivery.attempt - delivery.interruptions
-        outcome = await engine.exchange(request, delivery.deadline_seconds)
+        outcome = await engine.exchange(request, _own_seconds(delivery))
         if not isinstance(outcome, Failure) or not outcome.is_stale_connection:
             return result_of(outcome, endpoint, tries)
         return await self._repeat(engine, request, endpoint, delivery, outcome)
@@ -84,7 +112,7 @@ class WebhookSink:
     ) -> Result:
         """Send again on a new connection in what is left of the time; the result tells of both requests."""
         tries = delivery.attempt - delivery.interruptions
-        seconds = max(delivery.deadline_seconds - stale.timings.total, 0.001)
+        seconds = max(_own_seconds(delivery) - stale.timings.total, 0.001)
         outcome = await engine.exchange(replace(request, is_fresh=True), seconds)
         first = result_of(stale, endpoint, tries)
         assert isinstance(first, Refused)  # noqa: S101 - a failure is never delivered
@@ -104,6 +132,15 @@ class WebhookSink:
         if engine is None:
             engine = self._engines[name] = open_engine(name, self._resolver)
         return engine
+
+
+def _own_seconds(delivery: Delivery) -> float:
+    """Return the time for the requests of an attempt: a little less than the relay gives.
+
+    The relay cancels at the deadline and knows nothing then; here a time-out knows whether anything was sent, and
+    a status that came in time counts.
+    """
+    return delivery.deadline_seconds - min(MARGIN_SECONDS, 0.1 * delivery.deadline_seconds)
 
 
 def _unusable(error: InvalidSettings) -> Refused:
