@@ -94,7 +94,8 @@ def parse_settings(settings: Mapping[str, Any]) -> WebhookSettings:
     if unknown := sorted(settings.keys() - _SETTINGS):
         raise InvalidSettings(f"webhook has no setting {unknown[0]!r}; it knows {', '.join(sorted(_SETTINGS))}")
     url = parse_url(settings.get("url"), "url")
-    if url.scheme == "http" and not _switch(settings, "allow_http"):
+    is_http_allowed = _switch(settings, "allow_http")
+    if url.scheme == "http" and not is_http_allowed:
         raise InvalidSettings("url: is http, so everybody on the way could read it; use https or set allow_http = true")
     engine = _choice(settings, "engine", ENGINES, "aiohttp")
     _refuse_foreign(settings, engine)
