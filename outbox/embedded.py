@@ -15,6 +15,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,6 +92,16 @@ class EmbeddedServer:
                     return  # another process still uses it
                 if self._is_running():
                     self._run("pg_ctl", "-D", self.path, "-m", "fast", "-w", "stop")
+
+    def restart(self, mode: str = "fast", pause_seconds: float = 0.0) -> None:
+        """Stop the server, whoever uses it, and start it again: for tests of outages.
+
+        `mode` is pg_ctl's: smart, fast or immediate (a crash). `pause_seconds` is how long it stays away.
+        """
+        with self._locked("start"):
+            self._run("pg_ctl", "-D", self.path, "-m", mode, "-w", "stop")
+            time.sleep(pause_seconds)
+            self._launch()
 
     def __enter__(self) -> Self:
         """Start the server."""

@@ -47,6 +47,7 @@ class Doorbell:
         self._one_at_a_time = asyncio.Lock()
         self._is_armed = False
         self._was_lost = False
+        self._lost = asyncio.Event()
         self._heard = asyncio.Event()
 
     @property
@@ -64,16 +65,20 @@ class Doorbell:
             self._connection = connection
             await connection.execute(f"listen {CHANNEL}")
             await self._ring(connection)
+            self._lost.clear()
         return self.is_available
 
     async def keep(self) -> None:
         """Check and reopen, for ever."""
         retry_seconds = SHORTEST_RETRY_SECONDS
         while True:
-            await asyncio.sleep(CHECK_SECONDS if self.is_available else retry_seconds)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), CHECK_SECONDS)
             if self.is_available:
                 await self._check()
-            elif await self.open():
+                continue
+            await asyncio.sleep(retry_seconds)
+            if await self.open():
                 log.warning("doorbell is back: commits wake the relay again")
                 self._was_lost = False
                 retry_seconds = SHORTEST_RETRY_SECONDS
@@ -132,6 +137,7 @@ class Doorbell:
 
     async def _lose(self, reason: str) -> None:
         await self.close()
+        self._lost.set()
         if not self._was_lost:
             self._was_lost = True
             log.warning(

@@ -76,10 +76,17 @@ class Relay:
     def stop(self) -> None:
         """Stop: the first call lets attempts finish within the grace, the second gives them back at once."""
         self._is_hurried = self._is_stopping
+        if not self._is_stopping:
+            log.info(
+                "stopping: %d attempts under way, given back after %g s or at the next signal",
+                self._slots.in_flight,
+                self._settings.grace,
+            )
         self._is_stopping = True
         self._state = "stopping"
         if self._cycle is not None:
             self._cycle.stop()
+            self._cycle.wake()
 
     @property
     def is_ready(self) -> bool:
