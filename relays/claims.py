@@ -33,6 +33,13 @@ class Ask(NamedTuple):
     mark: Mark
 
 
+class _Note(NamedTuple):
+    """What a keyed claim says of a destination: heads held back by the fence, and where its scan was cut."""
+
+    fenced: int
+    cut_at: Mark | None
+
+
 @dataclass(slots=True)
 class Claimed:
     """What a claim brought. `fenced` counts heads of keys held back by a recorder's open transaction."""
@@ -86,25 +93,23 @@ class Claims:
                 **_asked(asks),
             },
         )
-        claimed_rows = [row for row in rows if row[0] is not None]
-        notes = {row[2]: row for row in rows if row[0] is None}
+        claimed_rows, notes = _separate(rows)
         for target, key in going_on:
             target.keys_going_on.discard(key)  # claimed first; what the fence held back is found by a sweep
         if not suspects:
             self._move_marks(asks, claimed_rows, notes)
         targets = {ask.target.destination.id: ask.target for ask in asks}
-        return Claimed(_runs(claimed_rows, targets), sum(note[3] for note in notes.values()))
+        return Claimed(_runs(claimed_rows, targets), sum(note.fenced for note in notes.values()))
 
-    def _move_marks(self, asks: Sequence[Ask], rows: list[tuple[Any, ...]], notes: dict[int, Any]) -> None:
+    def _move_marks(self, asks: Sequence[Ask], rows: list[tuple[Any, ...]], notes: dict[int, _Note]) -> None:
         lasts = _lasts(rows)
         for ask in asks:
             target = ask.target
             count, last = lasts.get(target.destination.id, (0, None))
-            note = notes.get(target.destination.id)
-            is_cut = note is not None and note[7] is not None and note[6] is not None
-            if count < ask.room and is_cut and note is not None:
-                last = Mark(note[7], note[6])  # blocked rows up to here; the rest is looked at next
-            target.claimed(last, is_exhausted=count < ask.room and not is_cut)
+            cut_at = notes[target.destination.id].cut_at if target.destination.id in notes else None
+            if count < ask.room and cut_at is not None:
+                last = cut_at  # blocked rows up to here; the rest is looked at next
+            target.claimed(last, is_exhausted=count < ask.room and cut_at is None)
             target.may_have_due = target.may_have_due or bool(target.keys_going_on)
 
     async def has_keyed_rows(self, asks: Sequence[Ask]) -> bool:
@@ -127,6 +132,19 @@ def _asked(asks: Sequence[Ask]) -> dict[str, Any]:
         "low_due_ats": [str(ask.mark) for ask in asks],
         "low_ids": [ask.mark.id for ask in asks],
     }
+
+
+def _separate(rows: Iterable[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], dict[int, _Note]]:
+    """Return the rows of claimed deliveries, and the notes per destination that came with them."""
+    claimed = []
+    notes = {}
+    for row in rows:
+        delivery_id, _, destination_id, fenced, _, _, last_id, last_due_at, *_ = row
+        if delivery_id is not None:
+            claimed.append(row)
+        else:
+            notes[destination_id] = _Note(fenced, None if last_due_at is None else Mark(last_due_at, last_id))
+    return claimed, notes
 
 
 def _lasts(rows: Iterable[tuple[Any, ...]]) -> dict[int, tuple[int, Mark | None]]:
@@ -155,6 +173,7 @@ def _runs(rows: Iterable[tuple[Any, ...]], targets: dict[int, Target]) -> list[R
         _scanned_due_at,
         recorded_at,
         lease_token,
+        recipient,
         event_type,
         body,
         headers,
@@ -173,6 +192,7 @@ def _runs(rows: Iterable[tuple[Any, ...]], targets: dict[int, Target]) -> list[R
             deadline_seconds=target.policy.timeout,
             lease_token=lease_token,
             interruptions=interruptions,
+            recipient=recipient,
         )
         if key is None:
             runs.append(Run(target, [delivery]))

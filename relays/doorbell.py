@@ -12,8 +12,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from outbox.database import aconnect
 
+from outbox.database import aconnect
 from outbox.errors import DatabaseUnreachable
 
 if TYPE_CHECKING:

@@ -28,12 +28,17 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The destination has the event."""
+    """The destination has the event.
+
+    `settled` says that the sink settled the delivery itself, in the transaction of what it did (promise lease-token
+    kept there): nothing is written again.
+    """
 
     status: int | None = None
     detail: str | None = None
     hold: Hold | None = None
     repeats: tuple[Refused, ...] = ()
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

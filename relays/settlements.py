@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from relays.clock import ServerClock
     from relays.deliveries import Delivery
     from relays.leases import Leases
-    from relays.results import Result
+    from relays.results import Refused, Result
     from relays.sessions import Session
     from relays.targets import Target
 
@@ -46,6 +46,7 @@ class Settled(NamedTuple):
     ended: float
     delivered: Delivered | None
     decision: Decision | None
+    repeats: tuple[Refused, ...] = ()
 
 
 class Settlements:
@@ -90,7 +91,12 @@ class Settlements:
     def finish(self, target: Target, delivery: Delivery, result: Result, started: float, ended: float) -> None:
         """Take the result of an attempt."""
         if isinstance(result, Delivered):
-            self._waiting.append(Settled(target, delivery, started, ended, result, None))
+            settled = Settled(target, delivery, started, ended, result, None, result.repeats)
+            if result.settled:
+                self._leases.remove(delivery.id)
+                self._written([settled], 0.0)
+                return
+            self._waiting.append(settled)
         else:
             decision = decide(
                 target.policy,
@@ -99,7 +105,7 @@ class Settlements:
                 age_seconds=self._clock.age_seconds(delivery.recorded_at),
                 spread=random.random(),  # noqa: S311 - jitter, not a secret
             )
-            self._waiting.append(Settled(target, delivery, started, ended, None, decision))
+            self._waiting.append(Settled(target, delivery, started, ended, None, decision, result.repeats))
         if delivery.key is not None:
             self._is_urgent = True  # its followers wait for this
         self._wake.set()
@@ -198,6 +204,7 @@ def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str
     refused = [settled for settled in batch if settled.decision is not None]
     decisions = [settled.decision for settled in refused if settled.decision is not None]
     results = [settled.delivered for settled in delivered if settled.delivered is not None]
+    repeats = [(settled.delivery.id, repeat) for settled in batch for repeat in settled.repeats]
     has_answers = any(result.status is not None or result.detail is not None for result in results)
     return {
         "relay_id": relay_id,
@@ -219,6 +226,10 @@ def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str
         "refused_details": [decision.detail for decision in decisions],
         "are_charged": [decision.is_charged for decision in decisions],
         "were_started": [decision.was_started for decision in decisions],
+        "repeat_ids": _numbers([delivery_id for delivery_id, _ in repeats]),
+        "repeat_reasons": [repeat.reason for _, repeat in repeats],
+        "repeat_certainties": [repeat.certainty.value for _, repeat in repeats],
+        "repeat_details": [storable(repeat.detail) for _, repeat in repeats],
     }
 
 

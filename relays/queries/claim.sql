@@ -35,9 +35,9 @@ leased as (
         relay_id = %(relay_id)s
     from due, fresh
     where d.destination_id = due.destination_id and d.due_at = due.due_at and d.id = due.id
-    returning d.id, d.event_id, d.destination_id, d.attempt, d.interruptions, d.due_at, d.recorded_at, d.lease_token)
+    returning d.id, d.event_id, d.destination_id, d.attempt, d.interruptions, d.due_at, d.recorded_at, d.lease_token, d.recipient)
 select leased.id, leased.event_id::text, leased.destination_id, leased.attempt, leased.interruptions,
-    null::text as key, null::bigint as head_id, leased.due_at, leased.recorded_at, leased.lease_token,
+    null::text as key, null::bigint as head_id, leased.due_at, leased.recorded_at, leased.lease_token, leased.recipient,
     e.type, e.payload::json as payload, e.headers::json as headers
 from leased
 join outbox.events e on e.id = leased.event_id

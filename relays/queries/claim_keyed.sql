@@ -113,17 +113,20 @@ leased as (
     from due, fresh
     where d.destination_id = due.destination_id and d.due_at = due.due_at and d.id = due.id
     returning d.id, d.event_id, d.destination_id, d.attempt, d.interruptions, d.key, due.head_id,
-        case when due.is_scanned then d.due_at end as scanned_due_at, d.recorded_at, d.lease_token)
+        case when due.is_scanned then d.due_at end as scanned_due_at, d.recorded_at, d.lease_token, d.recipient)
 select leased.id, leased.event_id::text, leased.destination_id, leased.attempt, leased.interruptions,
-    leased.key, leased.head_id, leased.scanned_due_at, leased.recorded_at, leased.lease_token,
+    leased.key, leased.head_id, leased.scanned_due_at, leased.recorded_at, leased.lease_token, leased.recipient,
     e.type, e.payload::json as payload, e.headers::json as headers
 from leased
 join outbox.events e on e.id = leased.event_id
 union all
--- per destination: where the scan ended early (due_at, head_id), and how many heads the fence held back (attempt)
-select null, null, w.destination_id, count(*) filter (where w.is_head and not w.is_fenced)::integer, null,
-    null, (array_agg(w.id order by w.due_at desc, w.id desc) filter (where w.is_scanned))[1],
-    max(w.due_at) filter (where w.is_scanned), null, null, null, null, null
+-- per destination: how many heads the fence held back, and where the scan was cut (a cut needs scan_limit rows)
+select null, null, w.destination_id, count(*) filter (where w.is_head and not w.is_fenced)::integer, null, null,
+    case when count(*) filter (where w.is_scanned) >= %(scan_limit)s
+        then (array_agg(w.id order by w.due_at desc, w.id desc) filter (where w.is_scanned))[1] end,
+    case when count(*) filter (where w.is_scanned) >= %(scan_limit)s
+        then max(w.due_at) filter (where w.is_scanned) end,
+    null, null, null, null, null, null
 from weighed w
 group by w.destination_id
 having count(*) filter (where w.is_scanned) >= %(scan_limit)s

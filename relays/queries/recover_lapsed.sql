@@ -27,12 +27,12 @@ died as (
     using lapsed l
     where d.destination_id = l.destination_id and d.due_at = l.due_at and d.id = l.id
       and d.interruptions + 1 >= %(dead_after)s
-    returning d.id, d.event_id, d.destination_id, d.key, d.attempt, d.interruptions + 1 as interruptions, d.recorded_at,
+    returning d.id, d.event_id, d.destination_id, d.key, d.recipient, d.attempt, d.interruptions + 1 as interruptions, d.recorded_at,
         l.leased_until, l.relay_id),
 buried as (
     insert into outbox.dead_letters (
-        delivery_id, event_id, destination_id, key, attempt, interruptions, reason, detail, recorded_at, died_at)
-    select id, event_id, destination_id, key, attempt, interruptions, 'relay_died',
+        delivery_id, event_id, destination_id, key, recipient, attempt, interruptions, reason, detail, recorded_at, died_at)
+    select id, event_id, destination_id, key, recipient, attempt, interruptions, 'relay_died',
         format('relay died during attempt %%s (%%s times)', attempt, interruptions), recorded_at, clock_timestamp()
     from died),
 suspected as (

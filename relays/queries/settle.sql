@@ -34,13 +34,25 @@ died as (
     delete from outbox.deliveries d
     using refused r
     where d.id = r.id and d.lease_token = r.token and r.outcome = 'dead'
-    returning d.id, d.event_id, d.destination_id, d.key, d.attempt, d.interruptions, d.recorded_at,
+    returning d.id, d.event_id, d.destination_id, d.key, d.recipient, d.attempt, d.interruptions, d.recorded_at,
         r.age_ms, r.duration_ms, r.outcome, r.reason, r.certainty, r.status, r.detail, r.was_started),
 buried as (
     insert into outbox.dead_letters (
-        delivery_id, event_id, destination_id, key, attempt, interruptions, reason, detail, recorded_at, died_at)
-    select id, event_id, destination_id, key, attempt, interruptions, reason, detail, recorded_at, clock_timestamp()
+        delivery_id, event_id, destination_id, key, recipient, attempt, interruptions, reason, detail, recorded_at, died_at)
+    select id, event_id, destination_id, key, recipient, attempt, interruptions, reason, detail, recorded_at, clock_timestamp()
     from died),
+-- requests of the same attempt that came before its outcome: a kept connection died unanswered
+repeated as materialized (
+    select s.id, s.event_id, s.destination_id, s.attempt, s.age_ms, r.reason, r.certainty, r.detail
+    from unnest(
+        %(repeat_ids)s::bigint[], %(repeat_reasons)s::text[], %(repeat_certainties)s::outbox.certainty[],
+        %(repeat_details)s::text[]) as r (id, reason, certainty, detail)
+    join (
+        select id, event_id, destination_id, attempt, age_ms from delivered
+        union all
+        select id, event_id, destination_id, attempt, age_ms from retried
+        union all
+        select id, event_id, destination_id, attempt, age_ms from died) s on s.id = r.id),
 history as (
     insert into outbox.attempts (
         delivery_id, event_id, destination_id, attempt, started_at, duration_ms, outcome, reason, certainty, status,
@@ -56,7 +68,11 @@ history as (
     union all
     select id, event_id, destination_id, attempt, now() - age_ms * interval '1 millisecond', duration_ms,
         outcome, reason, certainty, status, detail, %(relay_id)s
-    from died),
+    from died
+    union all
+    select id, event_id, destination_id, attempt, now() - age_ms * interval '1 millisecond', 0,
+        'retry', reason, certainty, null, detail, %(relay_id)s
+    from repeated),
 counted as (
     insert into outbox.outcome_counts (destination_id, minute, delivered, retried, died, latency_sum_ms, latency_max_ms)
     select destination_id, date_trunc('minute', now()), sum(delivered), sum(retried), sum(died),

@@ -61,6 +61,7 @@ create table outbox.deliveries (
     event_id uuid not null,
     destination_id integer not null,
     key text,
+    recipient text,
     due_at timestamptz not null,
     attempt integer not null default 0,
     interruptions integer not null default 0,
@@ -81,6 +82,7 @@ create table outbox.deliveries (
 );
 comment on table outbox.deliveries is
     'Open deliveries: one event for one destination. Narrow, without payload; a row is deleted when delivered and moved when dead. No column that a claim changes is in any index or index predicate, and half of each page is free: a lease is a HOT update.';
+comment on column outbox.deliveries.recipient is 'The one mailbox of an e-mail that this delivery is for; null elsewhere.';
 comment on column outbox.deliveries.due_at is 'Not sent before. The time of recording, or later for delays and retries.';
 comment on column outbox.deliveries.attempt is 'Tries so far, the running one included.';
 comment on column outbox.deliveries.interruptions is
@@ -149,6 +151,7 @@ create table outbox.dead_letters (
     event_id uuid not null,
     destination_id integer not null,
     key text,
+    recipient text,
     attempt integer not null,
     interruptions integer not null,
     reason text not null,

@@ -187,3 +187,25 @@ def test_latency_counts_are_added_per_destination(database):
             "select delivered, latency_sum_ms >= latency_max_ms from outbox.outcome_counts"
         ).fetchone()
         assert row == (3, True)
+
+
+def test_a_repeat_on_a_new_connection_is_recorded_beside_the_outcome(database):
+    with database.connect() as connection:
+        add_destination(connection)
+        event_id = record(connection)
+        repeat = Refused("disconnected", "a kept connection died", certainty=Certainty.AMBIGUOUS)
+        asyncio.run(settle(database.dsn, target(connection), [Delivered(status=200, repeats=(repeat,))]))
+        assert sorted(row[1:] for row in attempts(connection, event_id)) == [
+            (1, "delivered", None),
+            (1, "retry", "disconnected"),
+        ]
+
+
+def test_what_a_sink_settled_itself_is_not_written_again(database):
+    with database.connect() as connection:
+        add_destination(connection)
+        record(connection)
+        written = asyncio.run(settle(database.dsn, target(connection), [Delivered(settled=True)]))
+        assert len(written) == 1
+        assert attempts(connection) == []
+        assert len(open_deliveries(connection)) == 1
