@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from outbox.database import aconnect, connect
 from outbox.migrate import check_schema
-
+from relays.doorbell import CHANNEL, hears
 from relays.relay import Relay
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 log = logging.getLogger("relays.bootstrap")
-
-POOLER_TEST_SECONDS = 1.0
 
 
 def serve(settings: RelaySettings) -> int:
@@ -60,15 +57,9 @@ async def _serve(settings: RelaySettings) -> int:
 
 
 async def is_pooled(dsn: str) -> bool:
-    """Tell whether `dsn` goes through a transaction pooler: a ring to ourselves does not come back."""
-    heard = asyncio.Event()
+    """Tell whether `dsn` goes through a transaction pooler, where nothing may outlive a transaction."""
     async with await aconnect(dsn, application_name="outbox-relay start", prepare_threshold=None) as connection:
-        connection.add_notify_handler(lambda _: heard.set())
-        await connection.execute("listen outbox")
-        await connection.execute("select pg_notify('outbox', '')")
-        deadline = time.monotonic() + POOLER_TEST_SECONDS
-        while not heard.is_set() and time.monotonic() < deadline:
-            await connection.execute("select 1")
-            await asyncio.sleep(0.01)
+        await connection.execute(f"listen {CHANNEL}")
+        is_heard = await hears(connection, dsn)
         await connection.execute("unlisten *")
-    return not heard.is_set()
+    return not is_heard

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+import psycopg
 import typer
 
 from outbox.durations import parse_duration
-from outbox.errors import OutboxError
+from outbox.errors import DatabaseUnreachable, OutboxError
 from outbox.settings import dsn_setting
 from relays import __version__
 from relays.settings import RelaySettings
@@ -85,3 +86,8 @@ def main() -> None:
             raise
         typer.echo(f"outbox-relay: {error}", err=True)
         sys.exit(error.exit_code)
+    except psycopg.OperationalError as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"outbox-relay: the database went away at start: {str(error).strip()}", err=True)
+        sys.exit(DatabaseUnreachable.exit_code)

@@ -19,17 +19,30 @@ from outbox.errors import DatabaseUnreachable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-__all__ = ["Doorbell"]
+__all__ = ["CHANNEL", "Doorbell", "hears"]
 
 log = logging.getLogger("relays.doorbell")
 
 CLASS_ID, KEY_ID, CHANNEL = 1330205760, 0, "outbox"
 ARM = f"select pg_try_advisory_lock_shared({CLASS_ID}, {KEY_ID})"
 DISARM = f"select pg_advisory_unlock_shared({CLASS_ID}, {KEY_ID})"
-ANSWER_SECONDS = 2.0
+ANSWER_SECONDS = 1.0
 CHECK_SECONDS = 30.0
 SHORTEST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
+
+
+async def hears(connection: psycopg.AsyncConnection[Any], ring_dsn: str) -> bool:
+    """Tell whether `connection`, which listens, hears a ring from a session on `ring_dsn`.
+
+    Behind a transaction pooler it does not: the server session that listens is then anybody's. The wait runs no
+    statement, since with one the listening connection might be handed that very session.
+    """
+    async with await aconnect(ring_dsn, application_name="outbox-relay ring", prepare_threshold=None) as other:
+        await other.execute(f"select pg_notify('{CHANNEL}', '')")
+        async for _ in connection.notifies(timeout=ANSWER_SECONDS, stop_after=1):
+            return True
+    return False
 
 
 class Doorbell:
@@ -40,15 +53,15 @@ class Doorbell:
     (a silent connection looks alive) and reopens what broke, so that none of this delays a claim.
     """
 
-    def __init__(self, dsn: str, rung: Callable[[], None]) -> None:
+    def __init__(self, dsn: str, ring_dsn: str, rung: Callable[[], None]) -> None:
         self._dsn = dsn
+        self._ring_dsn = ring_dsn
         self._rung = rung
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._is_armed = False
         self._was_lost = False
         self._lost = asyncio.Event()
-        self._heard = asyncio.Event()
 
     @property
     def is_available(self) -> bool:
@@ -94,13 +107,9 @@ class Doorbell:
                     self._watch(self._connection)
 
     async def _ring(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Ring once ourselves: a pooler in between, or a lost LISTEN, swallows it."""
-        self._heard.clear()
-        await connection.execute(f"select pg_notify('{CHANNEL}', '')")
-        while not self._heard.is_set():
-            # the driver hands out notifications with a statement; behind a pooler these go round in vain
-            await connection.execute("select 1")
-            await asyncio.sleep(0.01)
+        """Ring from another session, and wait without a statement: only a session of our own hears that."""
+        if not await hears(connection, self._ring_dsn):
+            raise TimeoutError
 
     async def arm(self) -> bool:
         """Say that this relay sleeps, unless it has; return whether it is armed only now."""
@@ -128,7 +137,7 @@ class Doorbell:
     async def _losing_it(self) -> AsyncIterator[None]:
         """Turn any failure, silence included, into polling; say so once."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(2 * ANSWER_SECONDS):
                 yield
         except TimeoutError:
             await self._lose("a ring did not come back")
@@ -163,7 +172,6 @@ class Doorbell:
         self._hear()
 
     def _hear(self) -> None:
-        self._heard.set()
         self._rung()
 
     async def close(self) -> None:

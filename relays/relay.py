@@ -54,7 +54,7 @@ class Relay:
         self._slots = Slots(settings.concurrency, self._finished, self._give_back, self._wake)
         self._leases = Leases(settings.dsn, self._beat, BEAT_SECONDS)
         self._serving = Serving(self._session, settings)
-        self._doorbell = Doorbell(settings.listen_dsn or settings.dsn, self._ring)
+        self._doorbell = Doorbell(settings.listen_dsn or settings.dsn, settings.dsn, self._ring)
         self._holds = Holds(self._settling)
         self._is_stopping = False
         self._is_hurried = False

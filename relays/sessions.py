@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from outbox.database import aconnect
 from psycopg.adapt import Loader
 from psycopg.rows import namedtuple_row, tuple_row
 
+from outbox.database import aconnect
 from relays.queries import query
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Session:
         if not self.is_pooled:
             return await (await cursor.execute(query(name), parameters)).fetchall()
         async with connection.transaction():
-            await cursor.execute(SET_PLANS, [True] * PLAN_COUNT)
+            await connection.execute(SET_PLANS, [True] * PLAN_COUNT)
             return await (await cursor.execute(query(name), parameters)).fetchall()
 
     async def _open(self) -> psycopg.AsyncConnection[Any]:
