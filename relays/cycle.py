@@ -265,7 +265,7 @@ class Cycle:
     async def _wait(self) -> None:
         """Sleep until something happens: a ring, a free slot, a due time, the next sweep."""
         self._woken.clear()
-        if any(ask for ask in self._asks(t for t in self._open_targets() if t.may_have_due)):
+        if self._must_look or any(ask for ask in self._asks(t for t in self._open_targets() if t.may_have_due)):
             return
         now = time.monotonic()
         if now - self._claimed_at <= QUIET_SECONDS:

@@ -74,10 +74,10 @@ class Doorbell:
             connection = await aconnect(
                 self._dsn, application_name="outbox-relay doorbell", keepalives_idle=10, keepalives_interval=5
             )
-            connection.add_notify_handler(lambda _: self._hear())
             self._connection = connection
             await connection.execute(f"listen {CHANNEL}")
             await self._ring(connection)
+            connection.add_notify_handler(self._notified)
             self._lost.clear()
         return self.is_available
 
@@ -102,7 +102,10 @@ class Doorbell:
         async with self._one_at_a_time, self._losing_it():
             if self._connection is not None:
                 self._unwatch(self._connection)
+                self._connection.remove_notify_handler(self._notified)  # the driver allows one way to hear at a time
                 await self._ring(self._connection)
+                self._connection.add_notify_handler(self._notified)
+                self._hear()  # a recorder may have rung meanwhile
                 if self._is_armed:
                     self._watch(self._connection)
 
@@ -169,6 +172,9 @@ class Doorbell:
         """Wake the relay once; it disarms, which reads what came."""
         if self._connection is not None:
             self._unwatch(self._connection)
+        self._hear()
+
+    def _notified(self, _notification: psycopg.Notify) -> None:
         self._hear()
 
     def _hear(self) -> None:
