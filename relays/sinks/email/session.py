@@ -1,0 +1,272 @@
+"""One SMTP session, step by step: what goes wrong says in which step it did."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import aiosmtplib
+
+from relays.sinks.email.replies import Fault, Phase, Trouble
+from relays.sinks.email.settings import OnAmbiguous, Security
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from aiosmtplib import SMTPResponse
+
+    from relays.sinks.email.budget import Budget
+    from relays.sinks.email.envelope import Envelope
+    from relays.sinks.email.server import Server
+
+__all__ = ["Session"]
+
+LAST_WAIT_SECONDS = 1.5
+"""How long a cancelled attempt still waits for the answer to a whole message; the relay gives it 2 s."""
+
+QUIT_SECONDS = 2.0
+_COMPLETED = range(200, 300)
+_REFUSED = range(400, 600)
+_START_INPUT = 354
+_LEADING_DOT = re.compile(rb"(?m)^\.")
+_AUTH_METHODS = ("plain", "login", "cram-md5")
+
+
+class Session:
+    """A connection to a submission server, opened at its first message and kept for more.
+
+    `is_clean` is true between messages only. A cancelled or timed-out step leaves it false: its late answer would be
+    taken for that of the next command, so such a session is never used again.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._settings = server.settings
+        self._smtp = aiosmtplib.SMTP(
+            hostname=self._settings.host,
+            port=self._settings.port,
+            use_tls=self._settings.security is Security.TLS,
+            start_tls=False,  # done step by step below; aiosmtplib's None would go on in plain text without a word
+            tls_context=server.tls,
+            local_hostname=self._settings.ehlo or _own_name(),
+        )
+        self.messages = 0
+        self.is_clean = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another message can be sent, as far as is known without asking."""
+        return self.is_clean and self._smtp.is_connected
+
+    async def transmit(self, envelope: Envelope, budget: Budget) -> str:
+        """Hand a message to the server and return what it answered.
+
+        Raises:
+            Trouble: it was not accepted, or that is not known.
+        """
+        if not self._smtp.is_connected:
+            await self._open(budget)
+        self.is_clean = False
+        self.messages += 1
+        try:
+            answer = await self._transaction(envelope, budget)
+        except Trouble as trouble:
+            if not trouble.ends_session:
+                await self._reset(budget)
+            raise
+        self.is_clean = True
+        return answer
+
+    async def quit(self) -> None:
+        """End the session politely, within two seconds."""
+        with suppress(aiosmtplib.SMTPException, OSError, ValueError):
+            await self._smtp.quit(timeout=QUIT_SECONDS)
+        self.close()
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._smtp.close()
+
+    # ------------------------------------------------------------------ opening
+
+    async def _open(self, budget: Budget) -> None:
+        with _troubles(Phase.CONNECT):
+            await self._smtp.connect(timeout=budget.seconds(self._settings.command_seconds))
+        try:
+            await self._ehlo(budget)
+            if self._settings.security is Security.STARTTLS:
+                await self._start_tls(budget)
+                await self._ehlo(budget)
+            if self._settings.username is not None:
+                await self._log_in(self._settings.username, self._server.password or "", budget)
+        except BaseException:
+            self.close()
+            raise
+
+    async def _ehlo(self, budget: Budget) -> None:
+        with _troubles(Phase.EHLO):
+            await self._smtp.ehlo(timeout=budget.seconds(self._settings.command_seconds))
+
+    async def _start_tls(self, budget: Budget) -> None:
+        if not self._smtp.supports_extension("starttls"):
+            raise Trouble(Phase.STARTTLS, "the server does not offer STARTTLS", fault=Fault.NO_STARTTLS)
+        with _troubles(Phase.STARTTLS):
+            await self._smtp.starttls(timeout=budget.seconds(self._settings.command_seconds))
+
+    async def _log_in(self, username: str, password: str, budget: Budget) -> None:
+        """Log in by one method: trying others with a wrong password looks like guessing, and locks accounts."""
+        is_encrypted = self._settings.security is not Security.PLAIN
+        methods = _AUTH_METHODS if is_encrypted else _AUTH_METHODS[::-1]  # cram-md5 keeps the password off the wire
+        offered = self._smtp.server_auth_methods
+        method = next((method for method in methods if method in offered), None)
+        seconds = budget.seconds(self._settings.command_seconds)
+        with _troubles(Phase.AUTH):
+            match method:
+                case "plain":
+                    await self._smtp.auth_plain(username, password, timeout=seconds)
+                case "login":
+                    await self._smtp.auth_login(username, password, timeout=seconds)
+                case "cram-md5":
+                    await self._smtp.auth_crammd5(username, password, timeout=seconds)
+                case _:
+                    offer = ", ".join(offered) or "none"
+                    raise Trouble(Phase.AUTH, f"no login we know is offered ({offer})", fault=Fault.NO_AUTH)
+
+    # ------------------------------------------------------------------ one message
+
+    async def _transaction(self, envelope: Envelope, budget: Budget) -> str:
+        options = self._mail_options(envelope)
+        await self._command(Phase.MAIL, b"MAIL", b"FROM:" + _path(envelope.return_path), *options, budget=budget)
+        await self._recipients(envelope, budget)
+        await self._command(Phase.DATA, b"DATA", budget=budget, expected=range(_START_INPUT, _START_INPUT + 1))
+        return await self._content(envelope.content, budget)
+
+    def _mail_options(self, envelope: Envelope) -> list[bytes]:
+        options = []
+        if self._smtp.supports_extension("size"):
+            limit = self._smtp.esmtp_extensions["size"].strip()
+            if limit.isdigit() and 0 < int(limit) < len(envelope.content):
+                text = f"the message has {len(envelope.content)} bytes, the server takes at most {limit}"
+                raise Trouble(Phase.MAIL, text, fault=Fault.TOO_LARGE)
+            options.append(f"SIZE={len(envelope.content)}".encode())
+        if envelope.needs_smtputf8:
+            if not self._smtp.supports_extension("smtputf8"):
+                text = "the server does not support non-ASCII mailbox names (SMTPUTF8)"
+                raise Trouble(Phase.MAIL, text, fault=Fault.NO_SMTPUTF8)
+            options += [b"BODY=8BITMIME", b"SMTPUTF8"]
+        return options
+
+    async def _recipients(self, envelope: Envelope, budget: Budget) -> None:
+        """Name all recipients. One delivery has one outcome: if one of them is refused, nothing is sent to any."""
+        refused: list[Trouble] = []
+        for recipient in envelope.recipients:
+            try:
+                await self._command(Phase.RCPT, b"RCPT", b"TO:" + _path(recipient), budget=budget)
+            except Trouble as trouble:
+                if trouble.ends_session:
+                    raise
+                refused.append(trouble)
+        if refused:
+            raise _worst(refused, len(envelope.recipients))
+
+    async def _command(self, phase: Phase, *words: bytes, budget: Budget, expected: range = _COMPLETED) -> str:
+        with _troubles(phase):
+            reply = await self._smtp.execute_command(*words, timeout=budget.seconds(self._settings.command_seconds))
+        if reply.code not in expected:
+            raise _reply_trouble(phase, reply.code, reply.message)
+        return reply.message
+
+    async def _content(self, content: bytes, budget: Budget) -> str:
+        protocol = self._smtp.protocol
+        if protocol is None:
+            raise Trouble(Phase.DATA, "the server closed the session", fault=Fault.DISCONNECTED)
+        with _troubles(Phase.DATA):
+            protocol.write(_LEADING_DOT.sub(b"..", content) + b".\r\n")
+        seconds = budget.seconds(self._settings.final_dot_seconds)
+        with _troubles(Phase.FINAL):
+            reply = await _last_wait(
+                protocol.read_response(timeout=seconds), is_held=self._settings.on_ambiguous is OnAmbiguous.HOLD
+            )
+        if reply.code not in _COMPLETED:
+            raise _reply_trouble(Phase.FINAL, reply.code, reply.message)
+        return reply.message
+
+    async def _reset(self, budget: Budget) -> None:
+        """Forget a half-told envelope, so that the session can carry the next message."""
+        with suppress(Trouble):
+            await self._command(Phase.MAIL, b"RSET", budget=budget)
+            self.is_clean = True
+
+
+def _own_name() -> str:
+    """Return what to call ourselves: a name with a domain, else an address (RFC 5321 4.1.3), never a DNS search."""
+    name = socket.gethostname()
+    return name if "." in name and name.isascii() else "[127.0.0.1]"
+
+
+def _path(address: str) -> bytes:
+    return f"<{address}>".encode()
+
+
+async def _last_wait(reading: Coroutine[Any, Any, SMTPResponse], *, is_held: bool) -> SMTPResponse:
+    """Await the answer to a whole message, for a moment also when cancelled: without it the mail is sent twice.
+
+    With `is_held` a cancellation without an answer is an ambiguous end, not a mail given back to be sent again.
+    """
+    task = asyncio.get_running_loop().create_task(reading)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=LAST_WAIT_SECONDS)
+        if task.done():
+            return task.result()
+        task.cancel()
+        if is_held:
+            text = "the relay stopped before the server answered"
+            raise Trouble(Phase.FINAL, text, fault=Fault.TIMEOUT) from None
+        raise
+
+
+def _worst(refused: list[Trouble], count: int) -> Trouble:
+    """Return one trouble for a message that some of its recipients refuse: a permanent one first."""
+    worst = next((trouble for trouble in refused if trouble.is_permanent), refused[0])
+    if count > 1:
+        worst.text += f" (refused for {len(refused)} of {count} recipients, sent to none)"
+    return worst
+
+
+def _reply_trouble(phase: Phase, code: int, text: str) -> Trouble:
+    if code in _REFUSED:
+        return Trouble(phase, text, code=code)
+    return Trouble(phase, f"unexpected answer {code} {text}", fault=Fault.GARBLED)
+
+
+@contextmanager
+def _troubles(phase: Phase) -> Iterator[None]:
+    """Turn what aiosmtplib and the sockets below it raise into `Trouble` of `phase`."""
+    try:
+        yield
+    except aiosmtplib.SMTPConnectResponseError as error:
+        raise _reply_trouble(Phase.GREETING, error.code, error.message) from error
+    except aiosmtplib.SMTPResponseException as error:
+        raise _reply_trouble(phase, error.code, error.message) from error
+    except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+        raise Trouble(phase, str(error) or type(error).__name__, fault=_fault(error)) from error
+
+
+def _fault(error: Exception) -> Fault:
+    match error, error.__cause__:
+        case (ssl.SSLError(), _) | (_, ssl.SSLError()):
+            return Fault.CERTIFICATE
+        case aiosmtplib.SMTPTimeoutError(), _:
+            return Fault.TIMEOUT
+        case aiosmtplib.SMTPConnectError(), _:
+            return Fault.UNREACHABLE
+        case ConnectionError(), _:
+            return Fault.DISCONNECTED
+        case _:
+            return Fault.GARBLED
