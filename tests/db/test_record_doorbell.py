@@ -150,14 +150,13 @@ def test_a_transaction_can_be_prepared_with_the_doorbell_off(relay, producer):
     assert count(relay, "deliveries") == 1
 
 
-def test_a_prepared_transaction_with_the_doorbell_on_is_refused_by_postgresql(relay, producer):
+def test_a_prepared_transaction_with_the_doorbell_on_is_refused_by_postgresql(database, relay):
     arm(relay)
-    transaction = producer.xid(1, "outbox", f"{relay.info.dbname}-on")
-    producer.tpc_begin(transaction)
-    outbox.record_event(producer, "order.paid")
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="NOTIFY"):
-        producer.tpc_prepare()
-    producer.tpc_rollback()
+    with database.connect() as producer:
+        producer.execute("begin")
+        outbox.record_event(producer, "order.paid")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="NOTIFY"):
+            producer.execute("prepare transaction 'doorbell on'")
 
 
 def test_a_keyed_event_holds_its_slot_of_the_fence_until_the_end(relay, producer):
