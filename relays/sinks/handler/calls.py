@@ -5,31 +5,32 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from outbox.model import Certainty
-from relays.results import Refused
+from relays.deliveries import Delivery
+from relays.results import Refused, Result
 from relays.sinks.handler.contexts import in_own_context
 from relays.sinks.handler.outcomes import DELIVERED, GiveUp, RetryLater, result_of_error, result_of_value
 from relays.sinks.handler.threads import TooManyStuck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from relays.deliveries import Delivery
-    from relays.results import Result
     from relays.sinks.handler.registry import Handler
     from relays.sinks.handler.threads import Threads
 
-__all__ = ["async_call", "failed", "raise_if_cancelled", "thread_call", "threads_stuck"]
+__all__ = ["DeliveryCall", "async_call", "failed", "raise_if_cancelled", "thread_call", "threads_stuck"]
+
+DeliveryCall = Callable[[Delivery], Coroutine[Any, Any, Result]]
+"""Calls a handler with one delivery."""
 
 log = logging.getLogger("relays.sinks.handler")
 
 STUCK_PAUSE_SECONDS = 5.0
 
 
-def async_call(handler: Handler) -> Callable[[Delivery], Coroutine[Any, Any, Result]]:
+def async_call(handler: Handler) -> DeliveryCall:
     """Return the call of an async function: no task of its own, that would cost more than the rest."""
     function = handler.function
 
@@ -43,7 +44,7 @@ def async_call(handler: Handler) -> Callable[[Delivery], Coroutine[Any, Any, Res
     return call
 
 
-def thread_call(handler: Handler, threads: Threads) -> Callable[[Delivery], Coroutine[Any, Any, Result]]:
+def thread_call(handler: Handler, threads: Threads) -> DeliveryCall:
     """Return the call of a blocking function in a thread."""
     function = handler.function
 

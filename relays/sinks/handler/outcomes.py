@@ -10,14 +10,20 @@ raises anything else             again, after the policy's wait
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outbox.model import Certainty
 from relays.results import Delivered, Refused, Result
 
-__all__ = ["DELIVERED", "GiveUp", "RetryLater", "result_of_error", "result_of_value"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relays.deliveries import Delivery
+
+__all__ = ["DELIVERED", "GiveUp", "RetryLater", "result_of_error", "result_of_value", "results_of_batch"]
 
 DELIVERED = Delivered()
 """The one value for every plain success: building it anew costs more than calling the handler."""
@@ -49,6 +55,33 @@ class GiveUp(Exception):
 def result_of_value(value: object) -> Result:
     """Return what a handler's return value means."""
     return value if isinstance(value, Delivered | Refused) else DELIVERED
+
+
+def results_of_batch(deliveries: Sequence[Delivery], value: object) -> list[Result]:
+    """Return what a batch handler's return value means for each delivery, in their order.
+
+    Raises:
+        TypeError: it is neither None nor a mapping of some of the deliveries to exceptions or results.
+    """
+    if value is None:
+        return [DELIVERED] * len(deliveries)
+    if not isinstance(value, Mapping) or not value.keys() <= set(deliveries):
+        raise TypeError(
+            "a batch handler returns None, or a mapping of deliveries it was given to exceptions or Refused"
+        )
+    return [_result_of_entry(value.get(delivery)) for delivery in deliveries]
+
+
+def _result_of_entry(entry: object) -> Result:
+    match entry:
+        case None:
+            return DELIVERED
+        case Delivered() | Refused():
+            return entry
+        case BaseException():
+            return result_of_error(entry)
+        case _:
+            raise TypeError(f"a batch handler gave {type(entry).__name__} for a delivery; give an exception or Refused")
 
 
 def result_of_error(error: BaseException) -> Refused:

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from outbox.errors import InvalidSettings
+from relays.sinks.handler.outcomes import result_of_value, results_of_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from relays.deliveries import Delivery
+    from relays.results import Result
 
 __all__ = ["REGISTRY", "Handler", "Registry", "handler"]
 
@@ -40,6 +44,18 @@ class Handler:
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
             getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__ is one, too
         )
+
+    def argument(self, deliveries: Sequence[Delivery]) -> Any:
+        """Return what the function is called with: the list, or its only element."""
+        return deliveries[0] if self.batch is None else deliveries
+
+    def read(self, deliveries: Sequence[Delivery], value: object) -> list[Result]:
+        """Return the results of the deliveries, in their order, from what the function returned.
+
+        Raises:
+            TypeError: a batch handler returned something else than None or a mapping of its deliveries.
+        """
+        return [result_of_value(value)] if self.batch is None else results_of_batch(deliveries, value)
 
 
 class Registry:

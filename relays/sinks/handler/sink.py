@@ -9,16 +9,20 @@ from outbox.model import Certainty
 from outbox.policy import Policy
 from relays.results import Refused
 from relays.sinks.handler.app import load_app
-from relays.sinks.handler.calls import async_call, thread_call
+from relays.sinks.handler.batches import Batches
+from relays.sinks.handler.calls import DeliveryCall, async_call, thread_call
+from relays.sinks.handler.groups import async_group, guarded, of_one, thread_group
 from relays.sinks.handler.registry import REGISTRY
 from relays.sinks.handler.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from relays.context import RelayContext
     from relays.deliveries import Delivery
     from relays.results import Result
+    from relays.sinks.handler.connections import Connections
+    from relays.sinks.handler.groups import GroupCall
     from relays.sinks.handler.registry import Handler, Registry
 
 __all__ = ["HandlerSink"]
@@ -36,7 +40,9 @@ class HandlerSink:
         self._registry = registry
         self._threads = Threads(MOST_STUCK_THREADS)
         self._context: RelayContext | None = None
-        self._calls: dict[tuple[str, str], Callable[[Delivery], Coroutine[Any, Any, Result]]] = {}
+        self._connections: Connections | None = None
+        self._calls: dict[tuple[str, str], DeliveryCall] = {}
+        self._by_handler: dict[tuple[str, Handler], DeliveryCall] = {}
 
     @classmethod
     def check(cls, settings: Mapping[str, Any]) -> None:
@@ -67,6 +73,8 @@ class HandlerSink:
     async def close(self) -> None:
         """Let threads end and close connections."""
         self._threads.close()
+        if self._connections is not None:
+            await self._connections.close()
 
     def send(self, delivery: Delivery) -> Coroutine[Any, Any, Result]:
         """Call the handler for the delivery's event type, once.
@@ -80,11 +88,38 @@ class HandlerSink:
         handler = self._registry.find(delivery.destination.name, delivery.type)
         if handler is None:
             return _no_handler(delivery)
-        call = self._calls[delivery.destination.name, delivery.type] = self._call_of(handler)
+        owner = (delivery.destination.name, handler)  # one batch for all types of a pattern, not for two destinations
+        if owner not in self._by_handler:
+            self._by_handler[owner] = self._call_of(handler)
+        call = self._calls[delivery.destination.name, delivery.type] = self._by_handler[owner]
         return call(delivery)
 
-    def _call_of(self, handler: Handler) -> Callable[[Delivery], Coroutine[Any, Any, Result]]:
-        return async_call(handler) if handler.is_async else thread_call(handler, self._threads)
+    def _call_of(self, handler: Handler) -> DeliveryCall:
+        if handler.batch is None and not handler.transactional:
+            return async_call(handler) if handler.is_async else thread_call(handler, self._threads)
+        group = guarded(handler, self._group(handler))
+        return of_one(group) if handler.batch is None else Batches(group, handler.batch).send
+
+    def _group(self, handler: Handler) -> GroupCall:
+        if not handler.transactional:
+            return async_group(handler) if handler.is_async else thread_group(handler, self._threads)
+        from relays.sinks.handler.transactions import async_transaction, thread_transaction
+
+        connections = self._open_connections()
+        if handler.is_async:
+            return async_transaction(handler, connections)
+        return thread_transaction(handler, connections, self._threads)
+
+    def _open_connections(self) -> Connections:
+        if self._connections is None:
+            from relays.sinks.handler.connections import Connections  # only now: most relays need no pool
+
+            if self._context is None:
+                raise InvalidSettings(
+                    "a transactional handler needs the relay's database; open the sink before sending"
+                )
+            self._connections = Connections(self._context.dsn)
+        return self._connections
 
 
 async def _no_handler(delivery: Delivery) -> Refused:

@@ -1,0 +1,52 @@
+"""Connections to the relay's database for transactional handlers, opened when the first one is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from outbox.database import resolve_dsn
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["Connections"]
+
+MOST_CONNECTIONS = 10
+"""Of each kind. A handler's connection is busy for as long as the handler, and servers have few."""
+
+_OPTIONS: dict[str, Any] = {"autocommit": True, "application_name": "outbox-relay handlers"}
+
+
+class Connections:
+    """A pool for async handlers and one for those in threads. Connections are plain: no setting of the relay's own."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._async: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
+        self._blocking: ConnectionPool[psycopg.Connection[Any]] | None = None
+
+    async def for_async(self) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
+        """Return the pool for async handlers."""
+        if self._async is None:
+            self._async = AsyncConnectionPool(
+                resolve_dsn(self._dsn), kwargs=_OPTIONS, min_size=0, max_size=MOST_CONNECTIONS, open=False
+            )
+            await self._async.open()
+        return self._async
+
+    def for_threads(self) -> ConnectionPool[psycopg.Connection[Any]]:
+        """Return the pool for handlers in threads; called in the event loop, so only one is made."""
+        if self._blocking is None:
+            self._blocking = ConnectionPool(
+                resolve_dsn(self._dsn), kwargs=_OPTIONS, min_size=0, max_size=MOST_CONNECTIONS, open=True
+            )
+        return self._blocking
+
+    async def close(self) -> None:
+        """Close what is idle; a connection in use is closed when it comes back."""
+        if self._async is not None:
+            await self._async.close(timeout=0)
+        if self._blocking is not None:
+            self._blocking.close(timeout=0)
