@@ -30,9 +30,7 @@ def parse_duration(value: object, name: str) -> float:
         case _:
             seconds = math.nan
     if not 0 <= seconds <= _LONGEST_SECONDS:  # false for nan, too
-        raise InvalidSettings(
-            f"{name}: {value!r} is not a duration; write 0.2s, 5m, 24h or 5d (at most 366d)"
-        )
+        raise InvalidSettings(f"{name}: {value!r} is not a duration; write 0.2s, 5m, 24h or 5d (at most 366d)")
     return seconds
 
 

@@ -69,9 +69,7 @@ def parse_policy(values: Mapping[str, Any], default: Policy) -> Policy:
     unknown = sorted(set(values) - set(_PARSERS))
     if unknown:
         raise InvalidSettings(f"policy has no setting {unknown[0]!r}; it knows {', '.join(sorted(_PARSERS))}")
-    parsed = {
-        _FIELDS.get(name, name): _PARSERS[name](value, f"policy.{name}") for name, value in values.items()
-    }
+    parsed = {_FIELDS.get(name, name): _PARSERS[name](value, f"policy.{name}") for name, value in values.items()}
     if "schedule" in parsed and "max_attempts" not in parsed:
         parsed["max_attempts"] = len(parsed["schedule"]) + 1
     if {"base", "factor", "cap"} & parsed.keys() and "schedule" not in parsed:

@@ -11,7 +11,7 @@ from outbox.settings import environment_value
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["is_reference", "redact", "resolve_secret", "shown_secret"]
+__all__ = ["REDACTED", "is_reference", "redact", "resolve_secret", "shown_secret"]
 
 REDACTED = "[redacted]"
 _SHORTEST_REDACTED = 4
@@ -48,9 +48,12 @@ def shown_secret(value: str) -> str:
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` with every occurrence of the `secrets` replaced; those shorter than 4 characters stay."""
-    for secret in sorted(secrets, key=len, reverse=True):  # a secret may contain another one
-        if len(secret) >= _SHORTEST_REDACTED:
+    """Return `text` with every occurrence of the `secrets` replaced; those shorter than 4 characters stay.
+
+    Give the longest first: a secret may contain another one.
+    """
+    for secret in secrets:
+        if secret in text and len(secret) >= _SHORTEST_REDACTED:
             text = text.replace(secret, REDACTED)
     return text
 

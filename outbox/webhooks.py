@@ -43,9 +43,7 @@ def verify(
         InvalidSettings: one of the secrets is no webhook secret.
     """
     if not isinstance(body, bytes | bytearray | memoryview):
-        raise TypeError(
-            f"verify needs the body as bytes, not {type(body).__name__}: text may differ from them"
-        )
+        raise TypeError(f"verify needs the body as bytes, not {type(body).__name__}: text may differ from them")
     wanted = {"webhook-id": "", "webhook-timestamp": "", "webhook-signature": ""}
     wanted.update((name.lower(), value) for name, value in headers.items() if name.lower() in wanted)
     webhook_id, timestamp, signatures = wanted.values()
@@ -64,16 +62,12 @@ def _keys(secrets: str | Iterable[str]) -> Sequence[Key]:
 
 def _check_identity(webhook_id: str, timestamp: str, now: float, tolerance: float) -> None:
     if not _ID.fullmatch(webhook_id):  # with a full stop, parts of id, timestamp and body could change places
-        raise InvalidSignature(
-            "webhook-id: the header is missing, too long, or has a full stop or odd characters"
-        )
+        raise InvalidSignature("webhook-id: the header is missing, too long, or has a full stop or odd characters")
     if not _TIMESTAMP.fullmatch(timestamp):
         raise InvalidSignature("webhook-timestamp: the header is missing or not a number of seconds")
     off = int(timestamp) - now
     if abs(off) > tolerance:
-        raise InvalidSignature(
-            f"webhook-timestamp: {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this clock"
-        )
+        raise InvalidSignature(f"webhook-timestamp: {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this clock")
 
 
 def _is_signed(content: bytes, signatures: str, keys: Sequence[Key]) -> bool:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from outbox.errors import InvalidSettings
 from outbox.model import Destination, DestinationState
+from outbox.plugins import load_sink
 from outbox.policy import Policy, parse_policy
-from relays.plugins import load_sink
 from relays.targets import Target
 
 if TYPE_CHECKING:

@@ -1,0 +1,70 @@
+"""The command `outbox`: for whoever sets the outbox up, and whoever is called at night."""
+
+from __future__ import annotations
+
+import sys
+
+import psycopg
+import typer
+
+from outbox.cli import database, demo, destinations, recording, status
+from outbox.errors import DatabaseUnreachable, OutboxError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="outbox",
+    help="Transactional outbox for PostgreSQL: set up, look, repair. Exit codes: 0 done, 1 failed, 2 usage,"
+    " 3 database unreachable, 4 schema missing or mismatched.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+database.register(app)
+recording.register(app)
+status.register(app)
+app.add_typer(destinations.app, name="destinations")
+demo.register(app)
+
+
+@app.callback()
+def _options(
+    *,
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks of errors."),
+    version: bool = typer.Option(False, "--version", help="Show the version.", is_eager=True),
+) -> None:
+    """Options of every command; `--debug` is read in `main`."""
+    del debug
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"outbox-relay {installed('outbox-relay')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command; errors are one line with cause and remedy, and have their own exit codes."""
+    try:
+        app()
+    except OutboxError as error:
+        _fail(error, str(error), error.exit_code)
+    except LookupError as error:
+        _fail(error, str(error.args[0]) if error.args else type(error).__name__, 1)
+    except psycopg.errors.InsufficientPrivilege as error:
+        _fail(error, f"{_first_line(error)}; grant the role of deploy/roles.sql that this command needs", 1)
+    except psycopg.OperationalError as error:
+        _fail(error, f"the database went away: {_first_line(error)}", DatabaseUnreachable.exit_code)
+    except psycopg.Error as error:
+        _fail(error, _first_line(error), 1)
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return error.diag.message_primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _fail(error: BaseException, message: str, exit_code: int) -> None:
+    if "--debug" in sys.argv:
+        raise error
+    typer.echo(f"outbox: {message}", err=True)
+    sys.exit(exit_code)

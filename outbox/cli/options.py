@@ -1,0 +1,34 @@
+"""What the commands have in common on their command lines, and how they connect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outbox.database import connect
+from outbox.migrate import check_schema
+from outbox.settings import dsn_setting
+
+if TYPE_CHECKING:
+    import psycopg
+
+__all__ = ["Dsn", "Json", "connected"]
+
+Dsn = Annotated[
+    str | None,
+    typer.Option("--dsn", help="PostgreSQL, as URI or key=value; else OUTBOX_DSN.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def connected(dsn: str | None, *, with_schema: bool = True) -> psycopg.Connection[Any]:
+    """Return a connection; `with_schema` refuses a schema this code cannot work with."""
+    connection = connect(dsn_setting(dsn))
+    if with_schema:
+        try:
+            check_schema(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection

@@ -1,0 +1,65 @@
+"""How results are printed: tables for people, JSON for machines; talk goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from outbox.durations import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["age", "console", "print_json", "print_table", "say"]
+
+NUMBERS = frozenset(
+    {
+        "waiting",
+        "scheduled",
+        "leased",
+        "held",
+        "blocked",
+        "dead",
+        "in flight",
+        "attempt",
+        "ms",
+        "delivered/h",
+        "failed/h",
+    }
+)
+
+
+def console() -> Console:
+    """Return the console for stdout: colours on a terminal only, and no wrapping where nobody sees it."""
+    return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+
+
+def say(message: str) -> None:
+    """Tell the person at the terminal something that is no result."""
+    sys.stderr.write(f"{message}\n")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """Print aligned columns; None is shown as a dash."""
+    table = Table(
+        box=None, padding=(0, 2, 0, 0), header_style="dim", title=title, title_justify="left", title_style="bold"
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in NUMBERS else "left", no_wrap=heading in NUMBERS)
+    for row in rows:
+        table.add_row(*("-" if value is None else str(value) for value in row))
+    console().print(table)
+
+
+def age(seconds: float | None) -> str | None:
+    """Return a duration as people read it."""
+    return None if seconds is None else format_duration(max(seconds, 0.0))

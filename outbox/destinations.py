@@ -1,0 +1,215 @@
+"""Destinations in the database: add, change, pause, resume, remove. What the sink thinks of settings is asked first."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.rows import namedtuple_row
+
+from outbox.errors import InvalidSettings, UsageError
+from outbox.model import Destination, DestinationState
+from outbox.plugins import load_sink
+from outbox.policy import Policy, parse_policy
+from outbox.queries import query
+from outbox.secrets import REDACTED, shown_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "add_destination",
+    "change_destination",
+    "find_destination",
+    "list_destinations",
+    "pause_destination",
+    "remove_destination",
+    "resume_destination",
+    "shown_settings",
+]
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+PATTERN = re.compile(r"\*|[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*(\.\*)?")
+RESUME_BATCH = 1000
+
+
+def list_destinations(connection: psycopg.Connection[Any]) -> list[Destination]:
+    """Return all destinations that are not removed, by name."""
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        return [_destination(row) for row in cursor.execute(query("list_destinations")).fetchall()]
+
+
+def find_destination(connection: psycopg.Connection[Any], name: str) -> Destination:
+    """Return the destination `name`.
+
+    Raises:
+        UsageError: there is none; names those that exist.
+    """
+    found = list_destinations(connection)
+    for destination in found:
+        if destination.name == name:
+            return destination
+    known = ", ".join(destination.name for destination in found) or "none yet; add one with `outbox destinations add`"
+    raise UsageError(f"no destination {name!r}; known: {known}")
+
+
+def add_destination(
+    connection: psycopg.Connection[Any],
+    name: str,
+    *,
+    sink: str,
+    event_types: Sequence[str],
+    settings: Mapping[str, Any],
+    policy: Mapping[str, Any],
+) -> None:
+    """Add a destination; events recorded from now on are routed to it.
+
+    Raises:
+        UsageError: the name is taken, or a name, pattern, setting or policy makes no sense; nothing was changed.
+    """
+    _check(name, sink, event_types, settings, policy)
+    parameters = {
+        "name": name,
+        "sink": sink,
+        "event_types": list(event_types),
+        "settings": json.dumps(settings),
+        "policy": json.dumps(policy),
+    }
+    try:
+        connection.execute(query("add_destination"), parameters)
+    except psycopg.errors.UniqueViolation:
+        raise UsageError(
+            f"destination {name!r} exists; change it with `outbox destinations set {name}`, or remove it first"
+        ) from None
+
+
+def change_destination(
+    connection: psycopg.Connection[Any],
+    name: str,
+    *,
+    event_types: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    policy: Mapping[str, Any] | None = None,
+) -> None:
+    """Lay `settings` and `policy` over those of a destination (a value None removes the entry) and set its types.
+
+    Raises:
+        UsageError: there is no such destination, or the result makes no sense; nothing was changed.
+    """
+    found = find_destination(connection, name)
+    types = found.event_types if event_types is None else tuple(event_types)
+    merged = _merged(found.settings, settings or {})
+    merged_policy = _merged(found.policy, policy or {})
+    _check(name, found.sink, types, merged, merged_policy)
+    parameters = {
+        "id": found.id,
+        "event_types": list(types),
+        "settings": json.dumps(merged),
+        "policy": json.dumps(merged_policy),
+    }
+    connection.execute(query("change_destination"), parameters)
+
+
+def pause_destination(connection: psycopg.Connection[Any], name: str, reason: str | None) -> None:
+    """Hold the deliveries of a destination until it is resumed; what is under way finishes (held-not-lost)."""
+    found = find_destination(connection, name)
+    connection.execute(query("pause_destination"), {"id": found.id, "reason": reason})
+
+
+def resume_destination(connection: psycopg.Connection[Any], name: str) -> int:
+    """Let a destination go on, whatever held it, and return how many held deliveries are due again.
+
+    They get a fresh due time, in their order, since relays look ahead of what they have walked.
+    """
+    found = find_destination(connection, name)
+    connection.execute(query("resume_destination"), {"id": found.id})
+    released, last = 0, 0
+    while True:
+        row = connection.execute(
+            query("release_held"), {"id": found.id, "after_id": last, "batch": RESUME_BATCH}
+        ).fetchone()
+        if row is None or not row[0]:
+            return released
+        released, last = released + row[0], row[1]
+
+
+def remove_destination(connection: psycopg.Connection[Any], name: str) -> int:
+    """Remove a destination and return how many open deliveries it leaves: held until they are discarded."""
+    found = find_destination(connection, name)
+    row = connection.execute(query("remove_destination"), {"id": found.id}).fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def shown_settings(destination: Destination) -> dict[str, Any]:
+    """Return the settings fit to be shown: references as they are, inline secrets and URL tokens masked."""
+    try:
+        secret_names: frozenset[str] = getattr(load_sink(destination.sink), "secret_settings", frozenset())
+    except InvalidSettings:
+        secret_names = frozenset(destination.settings)  # the sink is not here to say which are secret
+    return {
+        name: _masked(value) if name in secret_names else _without_tokens(value)
+        for name, value in destination.settings.items()
+    }
+
+
+def _masked(value: Any) -> Any:
+    """Return what may be shown of a secret setting: references, and of a URL its host."""
+    match value:
+        case list():
+            return [_masked(item) for item in value]
+        case dict():
+            return {name: _masked(item) for name, item in value.items()}
+        case str() if "://" in value:
+            return _without_tokens(value)
+        case str():
+            return shown_secret(value)
+        case _:
+            return value
+
+
+def _without_tokens(value: Any) -> Any:
+    """Mask what in a URL may be a credential: the user, the path and the query."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    scheme, _, rest = value.partition("://")
+    host = rest.partition("/")[0].rpartition("@")[2]
+    return f"{scheme}://{host}/{REDACTED}"
+
+
+def _check(
+    name: str, sink: str, event_types: Sequence[str], settings: Mapping[str, Any], policy: Mapping[str, Any]
+) -> None:
+    """Refuse what could not work, before it is stored."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"destination name {name!r}: use up to 63 lower-case letters, digits, hyphens and underscores")
+    for pattern in event_types:
+        if not PATTERN.fullmatch(pattern):
+            raise UsageError(f"event pattern {pattern!r}: write *, order.* or order.paid")
+    kind = load_sink(sink)
+    check = getattr(kind, "check", None)
+    if check is not None:
+        check(settings)
+    parse_policy(policy, getattr(kind, "default_policy", Policy()))
+
+
+def _merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {**stored, **changes}.items() if value is not None}
+
+
+def _destination(row: Any) -> Destination:
+    return Destination(
+        id=row.id,
+        name=row.name,
+        sink=row.sink,
+        event_types=tuple(row.event_types),
+        settings=row.settings,
+        policy=row.policy,
+        state=DestinationState(row.state),
+        state_reason=row.state_reason,
+        state_changed_at=row.state_changed_at,
+        held_until=row.held_until,
+        version=row.version,
+        removed_at=row.removed_at,
+    )

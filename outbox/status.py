@@ -1,0 +1,172 @@
+"""What `outbox status` shows, as plain values: the overview, its problems, and the timeline of one event.
+
+The shapes are fixed: `overview()` and `timeline()` return what `--json` prints. History is never counted; the last
+hour comes from the counts that settling appends.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from psycopg.rows import namedtuple_row
+
+from outbox.errors import UsageError
+from outbox.migrate import applied_version
+from outbox.problems import find_problems
+from outbox.queries import query
+from outbox.reasons import state_and_why
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import psycopg
+
+__all__ = ["overview", "timeline"]
+
+COUNTED = ("waiting", "scheduled", "leased", "held", "blocked")
+
+
+def overview(connection: psycopg.Connection[Any]) -> dict[str, Any]:
+    """Return the state of the whole outbox: database, relays, totals, destinations, problems."""
+    relays = [_relay(row) for row in _rows(connection, "list_relays")]
+    counts = {row.destination_id: row for row in _rows(connection, "count_open")}
+    rows = _rows(connection, "list_destinations_for_status")
+    destinations = [_destination(row, counts.get(row.id)) for row in rows]
+    [dangers] = _rows(connection, "read_dangers")
+    found = {
+        "database": {
+            "server_version": connection.info.parameter_status("server_version"),
+            "schema_version": applied_version(connection),
+        },
+        "relays": relays,
+        "totals": _totals(destinations),
+        "destinations": destinations,
+    }
+    lapsed = sum(row.lapsed for row in counts.values())
+    found["problems"] = find_problems(found, lapsed=lapsed, serves=_served(relays), dangers=dangers._asdict())
+    for relay in relays:
+        del relay["serves"]
+    return found
+
+
+def timeline(connection: psycopg.Connection[Any], event_id: str) -> dict[str, Any]:
+    """Return one event, its deliveries with their state and why, and every attempt.
+
+    Raises:
+        UsageError: `event_id` is no uuid.
+        LookupError: there is no such event; it was never committed, or retention removed it.
+    """
+    try:
+        parameters = {"event_id": UUID(event_id)}
+    except ValueError:
+        raise UsageError(f"{event_id!r} is not an event id; it is a uuid, as record_event returns it") from None
+    events = _rows(connection, "read_event", parameters)
+    if not events:
+        raise LookupError(f"no event {event_id}: it was rolled back, never recorded, or removed by retention")
+    attempts = _rows(connection, "list_event_attempts", parameters)
+    return {
+        "event": {
+            "id": events[0].id,
+            "type": events[0].type,
+            "key": events[0].key,
+            "recorded_at": _time(events[0].recorded_at),
+        },
+        "deliveries": [
+            _delivery(row, [attempt for attempt in attempts if attempt.delivery_id == row.id])
+            for row in _rows(connection, "list_event_deliveries", parameters)
+        ],
+    }
+
+
+def _rows(connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        return cursor.execute(query(name), parameters).fetchall()
+
+
+def _relay(row: Any) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "state": row.state,
+        "version": row.version,
+        "doorbell": row.doorbell,
+        "heartbeat_age_seconds": round(row.heartbeat_age_seconds, 3),
+        "in_flight": row.in_flight,
+        "concurrency": row.concurrency,
+        "serves": row.serves if isinstance(row.serves, dict) else json.loads(row.serves),
+    }
+
+
+def _served(relays: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the names of the destinations that a running relay serves."""
+    return frozenset(
+        name for relay in relays if relay["state"] == "running" for name in relay["serves"].get("destinations") or ()
+    )
+
+
+def _destination(row: Any, counts: Any) -> dict[str, Any]:
+    numbers = {name: int(getattr(counts, name, 0) or 0) for name in ("waiting", "scheduled", "leased", "blocked")}
+    is_held = row.state != "active" or row.held_until is not None or row.removed_at is not None
+    held = 0
+    if is_held:
+        held = numbers["waiting"] + numbers["scheduled"] + numbers["blocked"]
+        numbers.update(waiting=0, scheduled=0, blocked=0)
+    oldest = getattr(counts, "oldest_waiting_seconds", None)
+    return {
+        "name": row.name,
+        "sink": row.sink,
+        "state": "removed" if row.removed_at is not None else row.state,
+        "reason": row.state_reason,
+        "since": _time(row.removed_at or row.state_changed_at),
+        "held_until": _time(row.held_until),
+        "waiting": numbers["waiting"],
+        "scheduled": numbers["scheduled"],
+        "leased": numbers["leased"],
+        "held": held,
+        "blocked": numbers["blocked"],
+        "dead": row.dead,
+        "oldest_waiting_seconds": None if is_held or oldest is None else round(oldest, 3),
+        "delivered_last_hour": row.delivered_last_hour,
+        "failed_last_hour": row.failed_last_hour,
+    }
+
+
+def _totals(destinations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    ages = [found["oldest_waiting_seconds"] for found in destinations if found["oldest_waiting_seconds"] is not None]
+    totals: dict[str, Any] = {name: sum(found[name] for found in destinations) for name in (*COUNTED, "dead")}
+    totals["oldest_waiting_seconds"] = max(ages, default=None)
+    return totals
+
+
+def _delivery(row: Any, attempts: Sequence[Any]) -> dict[str, Any]:
+    state, why = state_and_why(row, attempts[-1] if attempts else None)
+    return {
+        "id": row.id,
+        "destination": row.destination,
+        "recipient": row.recipient,
+        "state": state,
+        "why": why,
+        "next_attempt_at": _time(row.due_at) if row.place == "open" and not row.is_leased else None,
+        "attempts": [
+            {
+                "attempt": attempt.attempt,
+                "started_at": _time(attempt.started_at),
+                "duration_ms": attempt.duration_ms,
+                "outcome": attempt.outcome,
+                "reason": attempt.reason,
+                "certainty": attempt.certainty,
+                "status": attempt.status,
+                "detail": attempt.detail,
+                "relay": attempt.relay,
+            }
+            for attempt in attempts
+        ],
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    """Return a timestamp with its offset."""
+    return None if moment is None else moment.isoformat()
