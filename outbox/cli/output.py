@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["age", "console", "print_json", "print_table", "say"]
 
+PIPED_WIDTH = 500
 NUMBERS = frozenset(
     {
         "waiting",
@@ -34,8 +35,8 @@ NUMBERS = frozenset(
 
 
 def console() -> Console:
-    """Return the console for stdout: colours on a terminal only, and no wrapping where nobody sees it."""
-    return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    """Return the console for stdout: colours on a terminal only, and lines as long as they need where nobody looks."""
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
 
 
 def say(message: str) -> None:
