@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol
 
 from outbox.errors import UsageError
@@ -57,7 +58,7 @@ def adapt(connection: Any) -> SyncConnection:
         connection = _django_connection(connection)
     if hasattr(connection, "in_atomic_block"):
         return DjangoConnection(connection)
-    if hasattr(connection, "sync_connection") or hasattr(connection, "sync_session") or _is_asyncpg(connection):
+    if _is_asyncpg(connection) or hasattr(connection, "sync_connection") or _is_async_session(connection):
         raise UsageError("the connection is asynchronous; use `await outbox.arecord_event(...)`")
     if hasattr(connection, "exec_driver_sql"):
         return SqlalchemyConnection(connection)
@@ -79,7 +80,7 @@ async def adapt_async(connection: Any) -> AsyncConnection:
         return AsyncpgConnection(connection)
     if hasattr(connection, "sync_connection"):
         return AsyncSqlalchemyConnection(connection)
-    if hasattr(connection, "sync_session"):
+    if _is_async_session(connection):
         return AsyncSqlalchemyConnection(await connection.connection())
     if isinstance(connection, str) or hasattr(connection, "in_atomic_block") or hasattr(connection, "get_bind"):
         raise UsageError("the connection is blocking; use `outbox.record_event(...)`, in a thread if need be")
@@ -160,7 +161,8 @@ class AsyncpgConnection:
     connection: Any
 
     def is_atomic(self) -> bool:
-        return bool(self.connection.is_in_transaction())
+        # A closed one raises what asyncpg has to say about that, when the statement is sent.
+        return bool(self.connection.is_in_transaction() or self.connection.is_closed())
 
     async def run(self, statement: Statement) -> list[str]:
         return [row[0] for row in await self.connection.fetch(statement.with_dollars, *statement.parameters)]
@@ -202,6 +204,11 @@ def _django_connection(alias: str) -> Any:
 
 def _is_asyncpg(connection: Any) -> bool:
     return hasattr(connection, "is_in_transaction") and hasattr(connection, "fetchval")
+
+
+def _is_async_session(connection: Any) -> bool:
+    """Tell whether this is a session of SQLAlchemy for asyncio, also a scoped one."""
+    return hasattr(connection, "get_bind") and iscoroutinefunction(connection.connection)
 
 
 def _is_psycopg_atomic(connection: Any) -> bool:
