@@ -52,8 +52,8 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _spellings(username: str | None, password: str | None) -> list[str]:
-    """Return the spellings in which an answer could repeat the password: as it is, or as AUTH sends it."""
+    """Return how an answer could repeat the password, the longest first: as AUTH sends it, and as it is."""
     if username is None or password is None:
         return []
     plain = f"\0{username}\0{password}".encode()
-    return [password, base64.b64encode(password.encode()).decode(), base64.b64encode(plain).decode()]
+    return [base64.b64encode(plain).decode(), base64.b64encode(password.encode()).decode(), password]

@@ -7,7 +7,7 @@ import re
 import socket
 import ssl
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiosmtplib
 
@@ -15,7 +15,7 @@ from relays.sinks.email.replies import Fault, Phase, Trouble
 from relays.sinks.email.settings import OnAmbiguous, Security
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
 
     from aiosmtplib import SMTPResponse
 
@@ -184,16 +184,37 @@ class Session:
         protocol = self._smtp.protocol
         if protocol is None:
             raise Trouble(Phase.DATA, "the server closed the session", fault=Fault.DISCONNECTED)
-        with _troubles(Phase.DATA):
-            protocol.write(_LEADING_DOT.sub(b"..", content) + b".\r\n")
         seconds = budget.seconds(self._settings.final_dot_seconds)
-        with _troubles(Phase.FINAL):
-            reply = await _last_wait(
-                protocol.read_response(timeout=seconds), is_held=self._settings.on_ambiguous is OnAmbiguous.HOLD
-            )
+        # The answer is awaited before the content is written: aiosmtplib drops what comes while nobody waits.
+        answer = asyncio.get_running_loop().create_task(protocol.read_response(timeout=seconds))
+        await asyncio.sleep(0)
+        try:
+            with _troubles(Phase.DATA):
+                protocol.write(_LEADING_DOT.sub(b"..", content) + b".\r\n")
+            with _troubles(Phase.FINAL):
+                reply = await self._last_wait(answer)
+        finally:
+            answer.cancel()
         if reply.code not in _COMPLETED:
             raise _reply_trouble(Phase.FINAL, reply.code, reply.message)
         return reply.message
+
+    async def _last_wait(self, answer: asyncio.Task[SMTPResponse]) -> SMTPResponse:
+        """Await the answer to a whole message, for a moment also when cancelled: without it the mail is sent twice.
+
+        With `on_ambiguous = hold` a cancellation without an answer is an ambiguous end, not a mail given back to be
+        sent again.
+        """
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            await asyncio.wait({answer}, timeout=LAST_WAIT_SECONDS)
+            if answer.done():
+                return answer.result()
+            if self._settings.on_ambiguous is OnAmbiguous.HOLD:
+                text = "the relay stopped before the server answered"
+                raise Trouble(Phase.FINAL, text, fault=Fault.TIMEOUT) from None
+            raise
 
     async def _reset(self, budget: Budget) -> None:
         """Forget a half-told envelope, so that the session can carry the next message."""
@@ -210,25 +231,6 @@ def _own_name() -> str:
 
 def _path(address: str) -> bytes:
     return f"<{address}>".encode()
-
-
-async def _last_wait(reading: Coroutine[Any, Any, SMTPResponse], *, is_held: bool) -> SMTPResponse:
-    """Await the answer to a whole message, for a moment also when cancelled: without it the mail is sent twice.
-
-    With `is_held` a cancellation without an answer is an ambiguous end, not a mail given back to be sent again.
-    """
-    task = asyncio.get_running_loop().create_task(reading)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=LAST_WAIT_SECONDS)
-        if task.done():
-            return task.result()
-        task.cancel()
-        if is_held:
-            text = "the relay stopped before the server answered"
-            raise Trouble(Phase.FINAL, text, fault=Fault.TIMEOUT) from None
-        raise
 
 
 def _worst(refused: list[Trouble], count: int) -> Trouble:
