@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Applied", "Migration", "applied_version", "check_schema", "migrate", "migrations", "required_version"]
 
 LOCK = "select pg_advisory_xact_lock(1330205762, 0)"
+# Names in a migration must not resolve to what somebody put into a schema of the migrator's own path.
+PATH = "set local search_path = pg_catalog, pg_temp"
 _FILE_NAME = re.compile(r"(?P<version>[0-9]{4})_(?P<name>[a-z0-9_]+)\.sql")
 _BREAKING = re.compile(rb"^--.*\bBreaking: yes\b", re.MULTILINE)
 
@@ -104,6 +106,7 @@ def _bootstrap(connection: psycopg.Connection[Any]) -> None:
         return
     with connection.transaction():
         connection.execute(LOCK)
+        connection.execute(PATH)
         if not _has_migrations_table(connection):
             connection.execute("create schema if not exists outbox")
             connection.execute(query("create_migrations_table"))
@@ -115,6 +118,7 @@ def _apply(connection: psycopg.Connection[Any], known: Sequence[Migration]) -> I
         started = time.monotonic()
         with connection.transaction():
             connection.execute(LOCK)
+            connection.execute(PATH)
             missing = _missing(connection, known)
             if not missing:
                 _grant_roles(connection)
