@@ -149,7 +149,7 @@ def _text(payload: Mapping[str, Any], field: str) -> str | None:
 
 
 def _headers(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    given = payload.get("headers") or {}
+    given = payload.get("headers", {})
     if not isinstance(given, dict) or len(given) > MOST_HEADERS:
         raise InvalidEvent(f"$.headers: give an object of at most {MOST_HEADERS} strings")
     for name in given:
@@ -184,7 +184,7 @@ def _unsubscribe(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _attachments(payload: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    given = payload.get("attachments") or []
+    given = payload.get("attachments", [])
     if not isinstance(given, list):
         raise InvalidEvent("$.attachments: give a list of objects with filename, content_type and content (base64)")
     return tuple(_attachment(value, f"$.attachments[{position}]") for position, value in enumerate(given))
