@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from outbox.model import Certainty
 from relays.http.addresses import Guard
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from relays.http.url import Url
 
-__all__ = ["KEEP_BYTES", "READ_BYTES", "Answer", "Engine", "Failure", "Phase", "Request", "Timings"]
+__all__ = ["KEEP_BYTES", "READ_BYTES", "Answer", "Engine", "Failure", "Phase", "Request", "Route", "Timings"]
 
 READ_BYTES = 16 * 1024
 """More of an answer's body is not read; the connection is closed instead."""
@@ -41,28 +41,42 @@ class Phase(StrEnum):
         return Certainty.NOT_SENT if self in {Phase.RESOLVE, Phase.CONNECT} else Certainty.AMBIGUOUS
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request. Header names are lower case; `tls` is None for the system's certificate authorities.
+@dataclass(eq=False, slots=True)
+class Route:
+    """What all requests to one receiver have in common: made once, since there may be thousands a second.
 
-    `is_fresh` asks for a new connection, whatever the pool holds. `http2` and `proxy` are for the engine that has
-    them; behind a proxy the guard sees no address, so the proxy must refuse private ones.
+    `headers` (lower-case names) go out with every request. `tls` is None for the system's certificate authorities.
+    `http2` and `proxy` are for the engine that has them; behind a proxy the guard sees no address, so the proxy must
+    refuse private ones.
     """
 
     url: Url
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(default=b"", repr=False)
-    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     guard: Guard = field(default_factory=Guard)
     tls: ssl.SSLContext | None = None
     connect_seconds: float = 5.0
-    is_fresh: bool = False
     http2: bool = False
     proxy: Url | None = None
+    fixed_lines: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.fixed_lines = header_lines({"host": self.url.authority, **self.headers})
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
+class Request(NamedTuple):
+    """One request. `is_fresh` asks for a new connection, whatever the pool holds."""
+
+    route: Route
+    headers: Mapping[str, str]
+    body: bytes
+    method: str = "POST"
+    is_fresh: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{self.method} {self.route.url.shown}, {len(self.body)} bytes>"  # headers and body may hold secrets
+
+
+class Timings(NamedTuple):
     """Seconds since the request began: to the connection (None when reused), the first byte and the end."""
 
     connected: float | None
@@ -70,8 +84,7 @@ class Timings:
     total: float
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The receiver answered with a status. `body` is at most 4 KiB; `is_cut` when there is more of it."""
 
     status: int
@@ -83,8 +96,7 @@ class Answer:
     timings: Timings
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """The receiver gave no status. `reason` is a short code, `has_answered` whether any byte came."""
 
     reason: str
@@ -109,7 +121,7 @@ class Failure:
 class Engine(Protocol):
     """Sends one request at a time per call, many calls at once; keeps connections, never cookies.
 
-    Never follows a redirect, reads no environment, checks every address it dials against the request's guard.
+    Never follows a redirect, reads no environment, checks every address it dials against the route's guard.
     """
 
     async def exchange(self, request: Request, seconds: float) -> Answer | Failure:
@@ -119,3 +131,15 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
+
+
+def header_lines(headers: Mapping[str, str]) -> str:
+    """Return `headers` as they go out, each with its line break.
+
+    Raises:
+        ValueError: one holds what could start another header, or is not ASCII.
+    """
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if not ((text := "".join(lines)).isprintable() and text.isascii()):
+        raise ValueError("a header has control or other characters than ASCII")
+    return "\r\n".join([*lines, ""])

@@ -35,12 +35,12 @@ class Exchange:
         "_connected_at",
         "_head",
         "_length",
-        "_started_at",
         "headers",
         "is_reused",
         "peer",
         "phase",
         "request",
+        "started_at",
         "status",
     )
 
@@ -54,7 +54,7 @@ class Exchange:
         self._body: list[bytes] = []
         self._length = 0
         self._head = b""
-        self._started_at = time.monotonic()
+        self.started_at = time.monotonic()
         self._connected_at: float | None = None
         self._answered_at: float | None = None
 
@@ -72,6 +72,11 @@ class Exchange:
             self._answered_at = time.monotonic()
         if len(self._head) < _HEAD_BYTES:
             self._head += data[:_HEAD_BYTES]
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether any byte of an answer came since the request began."""
+        return self._answered_at is not None
 
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """Note the status and the headers."""
@@ -110,7 +115,7 @@ class Exchange:
             reason=reason,
             detail=detail,
             phase=self.phase,
-            has_answered=self._answered_at is not None,
+            has_answered=self.has_answered,
             peer=self.peer,
             connection_reused=self.is_reused,
             timings=self._timings(),
@@ -139,9 +144,9 @@ class Exchange:
             case ssl.SSLError():
                 return "tls_failed", _tls_detail(error)
             case OSError() if self.phase is Phase.RESOLVE:
-                return "dns_failed", f"{self.request.url.host}: {plain(error)}"
+                return "dns_failed", f"{self.request.route.url.host}: {plain(error)}"
             case TimeoutError():
-                return "connect_timeout", f"no connection within {self.request.connect_seconds:g} s"
+                return "connect_timeout", f"no connection within {self.request.route.connect_seconds:g} s"
             case OSError() if self.phase is Phase.CONNECT:
                 return "connect_failed", plain(error)
             case OSError():
@@ -151,11 +156,11 @@ class Exchange:
         return Timings(
             connected=self._since_start(self._connected_at),
             first_byte=self._since_start(self._answered_at),
-            total=time.monotonic() - self._started_at,
+            total=time.monotonic() - self.started_at,
         )
 
     def _since_start(self, moment: float | None) -> float | None:
-        return None if moment is None else moment - self._started_at
+        return None if moment is None else moment - self.started_at
 
 
 def _tls_detail(error: ssl.SSLError) -> str:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpcore2
 
-from relays.http.engine import BODY_SECONDS, Phase
+from relays.http.engine import BODY_SECONDS, Phase, header_lines
 from relays.http.exchange import Exchange, current_exchange, plain
 from relays.http.resolver import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from relays.http.engine import Answer, Failure, Request
+    from relays.http.engine import Answer, Failure, Request, Route
     from relays.http.url import Url
 
 __all__ = ["HttpxEngine"]
@@ -61,9 +61,9 @@ class HttpxEngine:
 
     async def _send(self, request: Request, exchange: Exchange) -> Answer | Failure:
         if request.is_fresh:
-            async with self._open_pool(request) as connections:
+            async with self._open_pool(request.route) as connections:
                 return await _converse(connections, request, exchange)
-        pool = self._pool(request)
+        pool = self._pool(request.route)
         pool.in_flight += 1
         try:
             await self._close_unused()
@@ -72,21 +72,19 @@ class HttpxEngine:
             pool.in_flight -= 1
             pool.used_at = time.monotonic()
 
-    def _pool(self, request: Request) -> _Pool:
-        key = _PoolKey(
-            request.url.scheme, request.url.host, request.url.port, request.tls, request.http2, request.proxy
-        )
+    def _pool(self, route: Route) -> _Pool:
+        key = _PoolKey(route.url.scheme, route.url.host, route.url.port, route.tls, route.http2, route.proxy)
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = _Pool(self._open_pool(request))
+            pool = self._pools[key] = _Pool(self._open_pool(route))
         self._pools.move_to_end(key)
         return pool
 
-    def _open_pool(self, request: Request) -> httpcore2.AsyncConnectionPool:
+    def _open_pool(self, route: Route) -> httpcore2.AsyncConnectionPool:
         return httpcore2.AsyncConnectionPool(
-            ssl_context=request.tls or self._system_tls[request.http2],
-            proxy=None if request.proxy is None else httpcore2.Proxy(_core_url(request.proxy)),
-            http2=request.http2,
+            ssl_context=route.tls or self._system_tls[route.http2],
+            proxy=None if route.proxy is None else httpcore2.Proxy(_core_url(route.proxy)),
+            http2=route.http2,
             max_connections=None,  # the relay's slots are the limit; a queue here would count as connect time
             max_keepalive_connections=MOST_IDLE_PER_POOL,
             keepalive_expiry=IDLE_SECONDS,
@@ -124,6 +122,9 @@ async def _converse(
 ) -> Answer | Failure:
     response = await connections.handle_async_request(_core_request(request))
     try:
+        if not exchange.has_answered and response.extensions["http_version"] != b"HTTP/2":
+            # h11 had it in its buffer: a stray answer to an earlier request must not count as this one's.
+            raise ConnectionError("the connection held an answer nobody asked for")
         exchange.answered(response.status, _headers(response.headers))
         return exchange.answer(is_complete=await _read(response, exchange))
     finally:
@@ -140,13 +141,16 @@ async def _read(response: httpcore2.Response, exchange: Exchange) -> bool:
 
 
 def _core_request(request: Request) -> httpcore2.Request:
-    headers = {"host": request.url.authority, **request.headers, "content-length": str(len(request.body))}
+    route = request.route
+    length = {"content-length": str(len(request.body))}
+    headers = {"host": route.url.authority, **route.headers, **request.headers, **length}
+    header_lines(headers)  # only to refuse what h11 would repeat in its error
     return httpcore2.Request(
         method=request.method,
-        url=_core_url(request.url),
-        headers=[(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()],
+        url=_core_url(route.url),
+        headers=[(name.encode(), value.encode()) for name, value in headers.items()],
         content=request.body,
-        extensions={"timeout": {"connect": request.connect_seconds}},
+        extensions={"timeout": {"connect": route.connect_seconds}},
     )
 
 
@@ -203,8 +207,8 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         exchange = current_exchange.get()
         async with asyncio.timeout(timeout):
             addresses = await self._resolver.resolve(host)
-            if exchange.request.proxy is None:
-                exchange.request.guard.check(host, addresses)
+            if exchange.request.route.proxy is None:
+                exchange.request.route.guard.check(host, addresses)
             exchange.phase = Phase.CONNECT
             return _Stream(await self._dial(addresses, port, local_address, socket_options))
 
@@ -252,6 +256,6 @@ class _Stream(httpcore2.AsyncNetworkStream):
     def _welcome(self, exchange: Exchange) -> None:
         """Put a connection to use once its peer is checked: it may have been opened for another destination."""
         peer = str(self.get_extra_info("server_addr")[0])
-        if exchange.request.proxy is None:
-            exchange.request.guard.check(exchange.request.url.host, [peer])
+        if exchange.request.route.proxy is None:
+            exchange.request.route.guard.check(exchange.request.route.url.host, [peer])
         exchange.connected(peer, is_reused=exchange.phase is Phase.RESOLVE)

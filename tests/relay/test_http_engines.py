@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import threading
 
 import pytest
 
 from outbox.model import Certainty
 from relays.http.addresses import Guard, parse_networks
-from relays.http.engine import KEEP_BYTES, Answer, Failure, Phase, Request
+from relays.http.aiohttp_engine import AiohttpEngine
+from relays.http.engine import KEEP_BYTES, Answer, Failure, Phase, Request, Route
 from relays.http.url import parse_url
 from relays.sinks.webhook.engines import open_engine
 from tests.receivers import (
@@ -37,7 +39,11 @@ def engine(request):
 
 
 def post(receiver: Receiver, body: bytes = b"{}", **values) -> Request:
-    return Request(parse_url(receiver.url(), "url"), {"content-type": "application/json"}, body, guard=GUARD, **values)
+    return Request(route(receiver.url()), {"content-type": "application/json"}, body, **values)
+
+
+def route(url: str, **values) -> Route:
+    return Route(parse_url(url, "url"), guard=GUARD, **values)
 
 
 def exchanges(engine: str, *requests: Request, seconds: float = 5.0, at_once: bool = False):
@@ -64,13 +70,9 @@ def exchange(engine: str, script, *, seconds: float = 5.0, **values):
 def test_request_arrives_byte_for_byte_and_with_no_header_of_the_librarys_own(engine):
     body = bytes(range(256)) * 10
     with Receiver(status(200)) as receiver:
-        request = Request(
-            parse_url(receiver.url("/a%2Fb?x=%C3%A9&y=+"), "url"),
-            {"user-agent": "us", "accept": "*/*", "accept-encoding": "identity", "content-type": "text/x", "x-a": "b"},
-            body,
-            guard=GUARD,
-        )
-        exchanges(engine, request)
+        fixed = {"user-agent": "us", "accept": "*/*", "accept-encoding": "identity"}
+        to = route(receiver.url("/a%2Fb?x=%C3%A9&y=+"), headers=fixed)
+        exchanges(engine, Request(to, {"content-type": "text/x", "x-a": "b"}, body))
         received = receiver.requests[0]
     assert (received.method, received.target, received.body) == ("POST", "/a%2Fb?x=%C3%A9&y=+", body)
     assert {name.lower(): value for name, value in received.headers} == {
@@ -190,16 +192,14 @@ def test_refused_connection_was_not_sent(engine, port_script):
 
 
 def test_unknown_name_was_not_sent(engine):
-    request = Request(parse_url("http://no-such-name.invalid/", "url"), {}, guard=GUARD)
-    failure = exchanges(engine, request)[0]
+    failure = exchanges(engine, Request(route("http://no-such-name.invalid/"), {}, b""))[0]
     assert isinstance(failure, Failure)
     assert (failure.reason, failure.certainty, failure.phase) == ("dns_failed", Certainty.NOT_SENT, Phase.RESOLVE)
 
 
 def test_tls_to_a_plain_port_was_not_sent(engine):
     with Receiver(greet=raw(b"HTTP/1.1 400 Plain\r\n\r\n")) as receiver:
-        request = Request(parse_url(receiver.url().replace("http:", "https:"), "url"), {}, guard=GUARD)
-        failure = exchanges(engine, request)[0]
+        failure = exchanges(engine, Request(route(receiver.url().replace("http:", "https:")), {}, b""))[0]
     assert isinstance(failure, Failure)
     assert (failure.reason, failure.certainty) == ("tls_failed", Certainty.NOT_SENT)
 
@@ -209,8 +209,8 @@ def test_connect_timeout_was_not_sent(engine):
         await turn.reader.read()
 
     with Receiver(greet=silent) as receiver:  # accepts, and never says anything in TLS
-        url = parse_url(receiver.url().replace("http:", "https:"), "url")
-        failure = exchanges(engine, Request(url, {}, guard=GUARD, connect_seconds=0.2))[0]
+        to = route(receiver.url().replace("http:", "https:"), connect_seconds=0.2)
+        failure = exchanges(engine, Request(to, {}, b""))[0]
     assert isinstance(failure, Failure)
     assert (failure.reason, failure.certainty) == ("connect_timeout", Certainty.NOT_SENT)
 
@@ -400,8 +400,8 @@ def test_deadlines_one_after_the_other_leave_no_slot_taken(engine):
 def test_w12_nothing_of_the_url_is_logged(engine, caplog):
     caplog.set_level(logging.DEBUG)
     with Receiver(status(500), closing()) as receiver:
-        url = parse_url(receiver.url("/services/SECRET2?token=SECRET3"), "url")
-        exchanges(engine, *[Request(url, {"authorization": "Bearer SECRET4"}, guard=GUARD)] * 2)
+        to = route(receiver.url("/services/SECRET2?token=SECRET3"))
+        exchanges(engine, *[Request(to, {"authorization": "Bearer SECRET4"}, b"")] * 2)
     own = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
     assert "SECRET" not in "\n".join(own)
 
@@ -419,3 +419,51 @@ def test_ipv6_loopback_is_reached(engine):
         assert isinstance(answer, Answer)
         assert answer.peer == "::1"
         assert receiver.requests[0].header("host") == f"[::1]:{receiver.port}"
+
+
+def test_answer_that_came_unasked_is_never_taken_for_the_next_ones(engine):
+    """Or a receiver's stray 200 would count as the delivery of another event."""
+    with Receiver(raw(answer_bytes(500) + answer_bytes(200, b"stray")), status(503)) as receiver:
+        first, second, third = exchanges(engine, *[post(receiver)] * 3)
+        assert isinstance(first, Answer)
+        assert first.status == 500
+        assert second.is_stale_connection if isinstance(second, Failure) else second.status == 503
+        assert isinstance(third, Answer)
+        assert third.status == 503
+
+
+def has_stray_bytes(opened) -> bool:
+    """Look into the engine's one idle connection."""
+    if isinstance(opened, AiohttpEngine):
+        (connection,) = opened._idle._kept
+        return connection.protocol.should_close
+    (pool,) = opened._pools.values()
+    (connection,) = pool.connections.connections
+    return connection.has_expired()
+
+
+def test_answer_that_came_unasked_while_idle_closes_the_connection(engine):
+    late = threading.Event()
+
+    async def answer_twice(turn):
+        await turn.send(answer_bytes(200))
+        await asyncio.get_running_loop().run_in_executor(None, late.wait)
+        await turn.send(answer_bytes(200, b"stray"))
+
+    async def run(receiver):
+        opened = open_engine(engine)
+        try:
+            first = await opened.exchange(post(receiver), 5)
+            late.set()
+            async with asyncio.timeout(10):
+                while not has_stray_bytes(opened):  # noqa: ASYNC110 - nobody tells when bytes arrive
+                    await asyncio.sleep(0.005)
+            return first, await opened.exchange(post(receiver), 5)
+        finally:
+            await opened.close()
+
+    with Receiver(answer_twice, status(503)) as receiver:
+        first, second = asyncio.run(run(receiver))
+        assert isinstance(first, Answer)
+        assert isinstance(second, Answer)
+        assert (first.status, second.status) == (200, 503)

@@ -10,7 +10,7 @@ import pytest
 from outbox.errors import InvalidSettings
 from outbox.model import Certainty
 from relays.http.addresses import Guard, parse_networks
-from relays.http.engine import Answer, Failure, Request
+from relays.http.engine import Answer, Failure, Request, Route
 from relays.http.resolver import Resolver, lookup
 from relays.http.url import Url
 from relays.results import Delivered, Refused
@@ -95,7 +95,11 @@ def test_w04_form_is_never_dialled_by_the_sink(engine, form, listener):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("host", HOSTS)
 def test_w04_form_is_never_dialled_by_an_engine_that_gets_it_unparsed(engine, host, listener):
-    request = Request(Url("http", host, listener.port, "/"), {})
+    try:
+        request = Request(Route(Url("http", host, listener.port, "/")), {}, b"")
+    except ValueError:
+        assert not host.isascii()  # such a host header is never written
+        return
     with watched_dials() as dials:
         outcome = exchange(engine, request, ask)
     assert dials == []
@@ -145,7 +149,8 @@ def exchange(engine: str, request: Request, names, *, times: int = 1):
 
 
 def named(host: str, port: int, allowed: tuple[str, ...] = ()) -> Request:
-    return Request(Url("http", host, port, "/"), {}, guard=Guard(parse_networks(allowed, "allow_networks")))
+    guard = Guard(parse_networks(allowed, "allow_networks"))
+    return Request(Route(Url("http", host, port, "/"), guard=guard), {}, b"")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -262,7 +267,7 @@ def test_w04_redirect_to_the_metadata_service_is_not_followed(engine, code):
 def test_w08_engine_sends_nothing_with_a_header_that_could_start_another(engine, name, value):
     with Receiver(status(200)) as receiver:
         request = named("127.0.0.1", receiver.port, ("127.0.0.0/8",))
-        request = Request(request.url, {name: value}, guard=request.guard)
+        request = request._replace(headers={name: value})
         outcome = exchange(engine, request, lookup)
         assert isinstance(outcome, Failure)
         assert outcome.reason == "invalid_request"

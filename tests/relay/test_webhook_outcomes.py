@@ -216,9 +216,9 @@ def test_server_that_closed_an_idle_connection_costs_no_repeat():
         try:
             first = await sink.send(delivery(to))
             receiver.drop_connections()
-            ((kept, _),) = next(iter(sink._engines["aiohttp"]._session.connector._conns.values()))
+            (kept,) = sink._engines["aiohttp"]._idle._kept
             async with asyncio.timeout(10):
-                await kept.closed
+                await kept.protocol.closed
             return first, await sink.send(delivery(to, attempt=2))
         finally:
             await sink.close()

@@ -119,7 +119,7 @@ def test_w12_no_secret_when_the_engine_breaks(engine, logged, monkeypatch):
     def broken(*_arguments, **_keywords):
         raise LookupError(EVERYTHING)
 
-    monkeypatch.setattr("aiohttp.ClientSession.request", broken)
+    monkeypatch.setattr("aiohttp.TCPConnector.connect", broken)
     monkeypatch.setattr("httpcore2.AsyncConnectionPool.handle_async_request", broken)
     result, _ = try_once(f"http://127.0.0.1:8080{PATH}", engine)
     assert isinstance(result, Refused)
@@ -199,6 +199,6 @@ def test_w12_nothing_a_sink_holds_shows_a_secret():
     to = destination(f"https://shop.example{PATH}", secret=SIGNING, headers=HEADERS)
     settings = parse_settings(to.settings)
     endpoint = resolve_endpoint(settings)
-    request = request_of(endpoint, delivery(to), RECORDED_AT)
+    request = request_of(endpoint, delivery(to), RECORDED_AT.timestamp())
     for one in (settings, endpoint, request):
         assert "SECRET" not in repr(one)

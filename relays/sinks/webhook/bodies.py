@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from relays.deliveries import Delivery
 
-__all__ = ["BodyFormat", "body_bytes", "body_headers", "timestamp"]
+__all__ = ["BodyFormat", "body_bytes", "body_headers", "content_type", "timestamp"]
 
 
 class BodyFormat(StrEnum):
@@ -41,18 +41,18 @@ def body_bytes(body_format: BodyFormat, delivery: Delivery, source: str) -> byte
             return b'%b,"data":%b}' % (json.dumps(attributes).encode()[:-1], delivery.body)
 
 
+def content_type(body_format: BodyFormat) -> str:
+    """Return the content type of a body."""
+    if body_format is BodyFormat.CLOUDEVENTS:
+        return "application/cloudevents+json; charset=utf-8"
+    return "application/json"
+
+
 def body_headers(body_format: BodyFormat, delivery: Delivery, source: str) -> dict[str, str]:
-    """Return the headers that describe the body."""
-    match body_format:
-        case BodyFormat.STANDARD | BodyFormat.RAW:
-            return {"content-type": "application/json"}
-        case BodyFormat.CLOUDEVENTS:
-            return {"content-type": "application/cloudevents+json; charset=utf-8"}
-        case BodyFormat.CLOUDEVENTS_BINARY:
-            attributes = _attributes(delivery, source)
-            return {"content-type": "application/json"} | {
-                f"ce-{name}": _header_value(value) for name, value in attributes.items()
-            }
+    """Return the headers that carry what is not in the body."""
+    if body_format is not BodyFormat.CLOUDEVENTS_BINARY:
+        return {}
+    return {f"ce-{name}": _header_value(value) for name, value in _attributes(delivery, source).items()}
 
 
 def timestamp(moment: datetime) -> str:

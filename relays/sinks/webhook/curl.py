@@ -28,16 +28,20 @@ def curl_line(
     own = {header.lower() for header in settings.get("headers", {})}
     words = ["curl", "--silent", "--show-error", "--include", "--request", "POST", "--max-time", f"{seconds:g}"]
     words += _connection_words(settings, request, address)
-    for header, value in request.headers.items():
+    for header, value in {**request.route.headers, **request.headers}.items():
         shown = f'"{header}: ${_variable(header)}"' if header in own else shlex.quote(f"{header}: {value}")
         words += ["--header", shown]
-    words += ["--data-binary", shlex.quote(request.body.decode()), '"$URL"' if "URL" in variables else str(request.url)]
+    words += [
+        "--data-binary",
+        shlex.quote(request.body.decode()),
+        '"$URL"' if "URL" in variables else str(request.route.url),
+    ]
     return " ".join(words), variables
 
 
 def _variables(settings: Mapping[str, Any], request: Request) -> Iterator[tuple[str, str]]:
-    if request.url.target != "/":
-        yield "URL", f"the destination's url, {request.url.shown}"
+    if request.route.url.target != "/":
+        yield "URL", f"the destination's url, {request.route.url.shown}"
     for header, value in settings.get("headers", {}).items():
         yield _variable(header), value if is_reference(value) else f"the destination's header {header.lower()}"
 
@@ -47,11 +51,11 @@ def _variable(header: str) -> str:
 
 
 def _connection_words(settings: Mapping[str, Any], request: Request, address: str | None) -> Iterator[str]:
-    if address is not None and not request.url.is_literal:
+    if address is not None and not request.route.url.is_literal:
         shown = f"[{address}]" if ":" in address else address
-        yield from ("--resolve", shlex.quote(f"{request.url.host}:{request.url.port}:{shown}"))
+        yield from ("--resolve", shlex.quote(f"{request.route.url.host}:{request.route.url.port}:{shown}"))
     for option, name in (("--cacert", "ca_file"), ("--cert", "client_certificate"), ("--key", "client_key")):
         if name in settings:
             yield from (option, shlex.quote(settings[name]))
-    if request.proxy is not None:
-        yield from ("--proxy", str(request.proxy))
+    if request.route.proxy is not None:
+        yield from ("--proxy", str(request.route.proxy))

@@ -6,50 +6,57 @@ import re
 import ssl
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from outbox.errors import InvalidSettings, ReferenceMissing
 from outbox.secrets import resolve_secret
 from outbox.webhook_keys import parse_signing_key
+from relays.http.engine import Route
+from relays.sinks.webhook.bodies import content_type
 from relays.sinks.webhook.settings import TlsFiles, check_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from outbox.webhook_keys import SigningKey
-    from relays.http.addresses import Guard
     from relays.http.url import Url
     from relays.sinks.webhook.bodies import BodyFormat
-    from relays.sinks.webhook.settings import WebhookSettings
+    from relays.sinks.webhook.settings import Secret, WebhookSettings
 
 __all__ = ["Endpoint", "resolve_endpoint"]
 
 _LIKE_A_TOKEN = re.compile(r"(?=.*[0-9]).{6,}|.{20,}")
 
 
+_FIXED = {
+    "user-agent": f"outbox-relay/{version('outbox-relay')}",
+    "accept": "*/*",
+    "accept-encoding": "identity",  # nothing to unpack: 10 MB of gzip can be 10 GB
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One destination's settings, resolved. `hidden` are the texts that are cut out of every detail."""
 
-    url: Url
-    keys: tuple[tuple[SigningKey, datetime | None], ...] = field(repr=False)
+    route: Route
+    keys: tuple[tuple[SigningKey, float | None], ...] = field(repr=False)
     body: BodyFormat
     source: str
-    headers: Mapping[str, str] = field(repr=False)
     forward_headers: frozenset[str] | None
-    guard: Guard
     dead_on: frozenset[int]
-    tls: ssl.SSLContext | None
     engine: str
-    http2: bool
-    proxy: Url | None
-    connect_seconds: float
     hidden: tuple[str, ...] = field(repr=False)
 
-    def keys_at(self, now: datetime) -> list[SigningKey]:
-        """Return the keys that sign at `now`: the current ones, and rotated ones within their grace."""
+    @property
+    def url(self) -> Url:
+        """Where it sends to."""
+        return self.route.url
+
+    def keys_at(self, now: float) -> list[SigningKey]:
+        """Return the keys that sign at `now` (Unix seconds): current ones, and rotated ones within their grace."""
         return [key for key, until in self.keys if until is None or now < until]
 
 
@@ -63,20 +70,30 @@ def resolve_endpoint(settings: WebhookSettings) -> Endpoint:
     secrets = [resolve_secret(secret.reference, "secret") for secret in settings.secrets]
     headers = {header: _header_value(header, value) for header, value in settings.headers.items()}
     return Endpoint(
-        url=settings.url,
-        keys=tuple((_key(text), secret.until) for text, secret in zip(secrets, settings.secrets, strict=True)),
+        route=_route(settings, headers),
+        keys=tuple((_key(text), _end(secret)) for text, secret in zip(secrets, settings.secrets, strict=True)),
         body=settings.body,
         source=settings.source,
-        headers=headers,
         forward_headers=settings.forward_headers,
-        guard=settings.guard,
         dead_on=settings.dead_on,
-        tls=None if settings.tls == TlsFiles() else _tls_context(settings.tls, http2=settings.http2),
         engine=settings.engine,
+        hidden=tuple(sorted(set(_hidden(settings.url, secrets, headers)), key=len, reverse=True)),
+    )
+
+
+def _end(secret: Secret) -> float | None:
+    return None if secret.until is None else secret.until.timestamp()
+
+
+def _route(settings: WebhookSettings, headers: Mapping[str, str]) -> Route:
+    return Route(
+        url=settings.url,
+        headers={**_FIXED, **headers, "content-type": content_type(settings.body)},
+        guard=settings.guard,
+        tls=None if settings.tls == TlsFiles() else _tls_context(settings.tls, http2=settings.http2),
+        connect_seconds=settings.connect_seconds,
         http2=settings.http2,
         proxy=settings.proxy,
-        connect_seconds=settings.connect_seconds,
-        hidden=tuple(dict.fromkeys(_hidden(settings.url, secrets, headers))),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from outbox.errors import InvalidSettings
 from relays.deliveries import Delivery
 from relays.http.addresses import AddressRefused
-from relays.http.engine import Answer
+from relays.http.engine import Answer, Request
 from relays.http.exchange import plain
 from relays.http.resolver import Resolver
 from relays.results import Delivered
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from outbox.model import Destination
-    from relays.http.engine import Engine, Failure, Request
+    from relays.http.engine import Engine, Failure
     from relays.sinks.webhook.endpoint import Endpoint
 
 __all__ = ["Probe", "ProbeReport", "ProbeStep"]
@@ -91,7 +91,7 @@ class Probe:
             endpoint = await self._step("settings", self._settings())
             self._hidden = endpoint.hidden
             report = replace(report, host=endpoint.url.authority)
-            request = request_of(endpoint, self._test_delivery(), datetime.now(UTC))
+            request = request_of(endpoint, self._test_delivery(), datetime.now(UTC).timestamp())
             address = await self._reach(endpoint)
             line, variables = curl_line(self._destination.settings, request, address, self._seconds)
             report = replace(report, curl=line, curl_variables=variables)
@@ -116,12 +116,12 @@ class Probe:
 
     async def _settings(self) -> tuple[str, Endpoint]:
         endpoint = resolve_endpoint(parse_settings(self._destination.settings))
-        signing = len(endpoint.keys_at(datetime.now(UTC)))
+        signing = len(endpoint.keys_at(datetime.now(UTC).timestamp()))
         return f"{endpoint.url.shown}, body {endpoint.body}, {signing} signing secrets", endpoint
 
     async def _reach(self, endpoint: Endpoint) -> str | None:
         """Go from the name to a connection; return the address, None when a proxy does all this."""
-        if endpoint.proxy is not None:
+        if endpoint.route.proxy is not None:
             return None
         addresses = await self._step("resolve", self._resolve(endpoint))
         await self._step("guard", self._guard(endpoint, addresses))
@@ -138,7 +138,7 @@ class Probe:
         return ", ".join(addresses), addresses
 
     async def _guard(self, endpoint: Endpoint, addresses: tuple[str, ...]) -> tuple[str, None]:
-        endpoint.guard.check(endpoint.url.host, addresses)
+        endpoint.route.guard.check(endpoint.url.host, addresses)
         return "public, or allowed by allow_networks", None
 
     async def _connect(self, endpoint: Endpoint, addresses: tuple[str, ...]) -> tuple[str, asyncio.StreamWriter]:
@@ -146,7 +146,7 @@ class Probe:
         return f"{addresses[0]} port {endpoint.url.port}", writer
 
     async def _tls(self, endpoint: Endpoint, writer: asyncio.StreamWriter) -> tuple[str, None]:
-        context = endpoint.tls or ssl.create_default_context()
+        context = endpoint.route.tls or ssl.create_default_context()
         await writer.start_tls(context, server_hostname=endpoint.url.host.strip("[]").rstrip("."))
         tls = writer.get_extra_info("ssl_object")
         certificate = tls.getpeercert() or {}
@@ -163,8 +163,8 @@ class Probe:
 
     async def _ask_consent(self, engine: Engine, endpoint: Endpoint, request: Request) -> tuple[str, None]:
         """Ask as CloudEvents' web hooks say; many receivers don't know the question."""
-        headers = {**endpoint.headers, "webhook-request-origin": endpoint.source}
-        outcome = await engine.exchange(replace(request, method="OPTIONS", body=b"", headers=headers), self._seconds)
+        headers = {"webhook-request-origin": endpoint.source}
+        outcome = await engine.exchange(Request(request.route, headers, b"", "OPTIONS"), self._seconds)
         if not isinstance(outcome, Answer):
             raise _Refused(outcome.detail)
         allowed = outcome.headers.get("webhook-allowed-origin")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from outbox.errors import InvalidSettings, ReferenceMissing
@@ -23,6 +23,7 @@ from relays.sinks.webhook.showing import shown_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from outbox.model import Destination
     from relays.deliveries import Delivery
@@ -97,7 +98,7 @@ class WebhookSink:
         """Try once. Only a kept connection that died before an answer is repeated, once and at once."""
         try:
             endpoint = self._endpoint(delivery.destination)
-            request = request_of(endpoint, delivery, datetime.now(UTC))
+            request = request_of(endpoint, delivery, time.time())  # noqa: TID251 - receivers compare it with their clock
             engine = self._engine(endpoint.engine)
         except InvalidSettings as error:
             return _unusable(error)
@@ -113,7 +114,7 @@ class WebhookSink:
         """Send again on a new connection in what is left of the time; the result tells of both requests."""
         tries = delivery.attempt - delivery.interruptions
         seconds = max(_own_seconds(delivery) - stale.timings.total, 0.001)
-        outcome = await engine.exchange(replace(request, is_fresh=True), seconds)
+        outcome = await engine.exchange(request._replace(is_fresh=True), seconds)
         first = result_of(stale, endpoint, tries)
         assert isinstance(first, Refused)  # noqa: S101 - a failure is never delivered
         return replace(result_of(outcome, endpoint, tries), repeats=(first,))

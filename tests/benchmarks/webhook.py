@@ -1,0 +1,189 @@
+"""Webhook rates in one run: the bare HTTP library, our engine around it, and the signing sink.
+
+    python -m tests.benchmarks.webhook [--seconds 3] [--rounds 3] [--engine aiohttp]
+
+Signed 1 KiB POSTs on 50 connections to a receiver in a process of its own. The three are measured in turns, several
+rounds, and compared by their best round: on a shared machine the worst rounds measure the neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import resource
+import socket
+import time
+
+import aiohttp
+import httpx2
+
+from relays.http.addresses import Guard, parse_networks
+from relays.http.engine import Answer, Request, Route
+from relays.http.url import parse_url
+from relays.results import Delivered
+from relays.sinks.webhook import WebhookSink
+from relays.sinks.webhook.engines import open_engine
+from tests.webhook_deliveries import delivery, destination
+
+CONNECTIONS = 50
+PAYLOAD = json.dumps({"text": "x" * 900}).encode()
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n" + b'{"ok":true}'
+HEADERS = {"content-type": "application/json", "user-agent": "bench", "accept": "*/*", "accept-encoding": "identity"}
+
+
+class _Receiver(asyncio.Protocol):
+    """Answers 200 to whatever ends with a body of the announced length: as little work as can be."""
+
+    def connection_made(self, transport) -> None:
+        self._transport = transport
+        self._buffer = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            head = self._buffer[:end].lower()
+            at = head.find(b"content-length: ")
+            length = int(head[at + 16 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+            if len(self._buffer) < end + 4 + length:
+                return
+            self._buffer = self._buffer[end + 4 + length :]
+            self._transport.write(ANSWER)
+
+
+def _serve(sockets: list[socket.socket]) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        servers = [await loop.create_server(_Receiver, sock=sock) for sock in sockets]
+        await asyncio.gather(*(server.serve_forever() for server in servers))
+
+    asyncio.run(run())
+
+
+async def _rate(send, seconds: float) -> float:
+    """Return how often per second `send()` comes back, 50 at a time."""
+    done = 0
+    until = time.monotonic() + seconds
+
+    async def work() -> None:
+        nonlocal done
+        while time.monotonic() < until:
+            await send()
+            done += 1
+
+    await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
+    return done / seconds
+
+
+async def _bare_aiohttp(url: str, seconds: float) -> float:
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def send() -> None:
+            async with session.post(url, data=PAYLOAD, headers=HEADERS) as response:
+                await response.read()
+
+        return await _rate(send, seconds)
+
+
+async def _bare_httpx(url: str, seconds: float) -> float:
+    limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    async with httpx2.AsyncClient(limits=limits, trust_env=False) as client:
+
+        async def send() -> None:
+            await client.post(url, content=PAYLOAD, headers=HEADERS)
+
+        return await _rate(send, seconds)
+
+
+async def _engine(name: str, url: str, seconds: float) -> float:
+    engine = open_engine(name)
+    guard = Guard(parse_networks(["127.0.0.0/8"], "allow_networks"))
+    request = Request(Route(parse_url(url, "url"), HEADERS, guard), {}, PAYLOAD)
+
+    async def send() -> None:
+        assert isinstance(await engine.exchange(request, 20), Answer)
+
+    try:
+        return await _rate(send, seconds)
+    finally:
+        await engine.close()
+
+
+async def _sink(name: str, url: str, seconds: float) -> float:
+    sink = WebhookSink()
+    one = delivery(destination(url, engine=name), body=PAYLOAD, seconds=20)
+
+    async def send() -> None:
+        assert isinstance(await sink.send(one), Delivered)
+
+    try:
+        return await _rate(send, seconds)
+    finally:
+        await sink.close()
+
+
+async def _many_destinations(urls: list[str], count: int) -> tuple[float, float, float]:
+    """Return the rate of the first and of the last fifth of `count` destinations, and memory in MiB at the end."""
+    sink = WebhookSink()
+    ones = [delivery(destination(f"{urls[n % len(urls)]}/{n}"), body=PAYLOAD, seconds=20) for n in range(count)]
+    for n, one in enumerate(ones):  # as many hosts as destinations: 127.0.0.0/8 is all loopback
+        one.destination.settings["url"] = one.destination.settings["url"].replace(
+            "127.0.0.1", f"127.{1 + n // 65536}.{n // 256 % 256}.{n % 256}"
+        )
+    times: list[float] = []
+
+    async def work(queue: list) -> None:
+        while queue:
+            assert isinstance(await sink.send(queue.pop()), Delivered)
+            times.append(time.monotonic())
+
+    for _ in range(3):
+        queue = list(ones)
+        began = time.monotonic()
+        await asyncio.gather(*(work(queue) for _ in range(CONNECTIONS)))
+    fifth = count // 5
+    first = fifth / (times[-count + fifth] - began)
+    last = fifth / (times[-1] - times[-1 - fifth])
+    await sink.close()
+    return first, last, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--engine", choices=["aiohttp", "httpx"], default="aiohttp")
+    parser.add_argument("--destinations", type=int, default=0, help="instead: one event to each of so many hosts")
+    options = parser.parse_args()
+    listener = socket.create_server(("0.0.0.0", 0), backlog=1000)  # noqa: S104 - all of 127.0.0.0/8 is loopback
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server = multiprocessing.get_context("fork").Process(target=_serve, args=([listener],), daemon=True)
+    server.start()
+    try:
+        _report(options, url)
+    finally:
+        server.kill()
+
+
+def _report(options: argparse.Namespace, url: str) -> None:
+    if options.destinations:
+        first, last, memory = asyncio.run(_many_destinations([url], options.destinations))
+        print(f"{options.destinations} hosts: first fifth {first:,.0f}/s, last fifth {last:,.0f}/s, {memory:.0f} MiB")
+        return
+    bare = _bare_aiohttp if options.engine == "aiohttp" else _bare_httpx
+    best = {"bare library": 0.0, "our engine": 0.0, "signing sink": 0.0}
+    for _ in range(options.rounds):
+        for name, run in (
+            ("bare library", lambda: bare(url, options.seconds)),
+            ("our engine", lambda: _engine(options.engine, url, options.seconds)),
+            ("signing sink", lambda: _sink(options.engine, url, options.seconds)),
+        ):
+            best[name] = max(best[name], asyncio.run(run()))
+    for name, rate in best.items():
+        print(f"{name:<14}{rate:>8,.0f}/s{rate / best['bare library']:>8.2f} of bare")
+
+
+if __name__ == "__main__":
+    main()
