@@ -23,6 +23,7 @@ DATE = datetime(2026, 12, 1, 9, 30, 0, 250_000, tzinfo=UTC)
 MESSAGE_ID = "<0192f0c1-7a2b-7c3d-8e4f-5a6b7c8d9e0f.7@example.com>"
 GOLDEN = Path(__file__).parent / "golden"
 
+INVOICE = "請求書 2026年12月分・お客様控え.pdf"
 FULL = {
     "to": ["Jörg Müller <joerg@example.com>", "ada@example.com"],
     "cc": [{"address": "user@exämple.com", "name": "Lovelace, Ada"}],
@@ -34,7 +35,7 @@ FULL = {
     "headers": {"X-Order": "17", "References": " ".join(f"<{n}@example.com>" for n in range(12)), "X-Name": "Jörg"},
     "list_unsubscribe": "https://example.com/unsubscribe/17",
     "attachments": [
-        {"filename": "請求書 2026年12月分・お客様控え.pdf", "content_type": "application/pdf", "content": "JVBERi0xLjQ="},
+        {"filename": INVOICE, "content_type": "application/pdf", "content": "JVBERi0xLjQ="},
         {"filename": "logo.png", "content_type": "image/png", "content": "iVBORw0KGgo=", "content_id": "logo"},
         {"filename": 'a "b".txt', "content_type": "text/plain", "content": ""},
     ],
@@ -103,7 +104,7 @@ def test_a_full_mail_is_read_back():
     assert body_of(message, "plain") == FULL["text"]
     assert body_of(message, "html") == FULL["html"] + "\n"
     files = {part.get_filename(): part for part in message.walk() if part.get_filename()}
-    assert list(files) == ["logo.png", "請求書 2026年12月分・お客様控え.pdf", 'a "b".txt']
+    assert list(files) == ["logo.png", INVOICE, 'a "b".txt']
     assert files["logo.png"]["content-id"] == "<logo>"
     assert files["logo.png"].get_content() == base64.b64decode("iVBORw0KGgo=")
 
