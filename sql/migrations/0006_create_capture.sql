@@ -110,6 +110,9 @@ declare
             select from pg_attribute a where a.attrelid = captured and a.attname = name and a.attnum > 0 and not a.attisdropped)
         limit 1);
 begin
+    if captured is null then
+        perform outbox.refuse('OB009 captured: SQL null was given; give the name of a table');
+    end if;
     if fault is not null then
         perform outbox.refuse(fault || '; {op} stands for inserted, updated or deleted');
     end if;
