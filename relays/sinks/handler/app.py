@@ -27,8 +27,9 @@ def load_app(name: str) -> None:
         raise InvalidSettings(_missing(name, error)) from error
     except InvalidSettings:
         raise
-    except Exception as error:
-        raise InvalidSettings(f"--app {name}: {type(error).__name__} at import{_place(error)}: {error}") from error
+    except (Exception, SystemExit) as error:  # a module that calls sys.exit() must not end the relay with its code
+        said = " ".join(str(error).split())
+        raise InvalidSettings(f"--app {name}: {type(error).__name__} at import{_place(error)}: {said}") from error
 
 
 def _missing(name: str, error: ModuleNotFoundError) -> str:
