@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import hashlib
 import hmac
 import secrets
 from base64 import b64decode, b64encode
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Key", "SigningKey", "generate_secret", "parse_key", "parse_signing_key", "signed_content"]
 
-_SHARED_BYTES = range(24, 65)
+_HMAC_BLOCK_BYTES = 64
+_SHARED_BYTES = range(24, _HMAC_BLOCK_BYTES + 1)
 _PUBLIC_BYTES = 32
 _FORMS = "whsec_… (24 to 64 bytes) or whsk_… (ed25519, 64 bytes; its receiver has whpk_…, 32 bytes)"
 
@@ -86,16 +88,28 @@ def _decode(secret: str, name: str, lengths: Container[int]) -> bytes:
     return decoded
 
 
-@dataclass(frozen=True, slots=True)
 class _SharedKey:
-    secret: bytes = field(repr=False)
-    version: str = "v1"
+    """HMAC-SHA256 as RFC 2104 defines it, with the key's two blocks hashed once: that halves each signature."""
+
+    __slots__ = ("_inner", "_outer")
+    version = "v1"
+
+    def __init__(self, secret: bytes) -> None:
+        block = secret.ljust(_HMAC_BLOCK_BYTES, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
 
     def sign(self, content: bytes) -> str:
-        return "v1," + b64encode(hmac.digest(self.secret, content, "sha256")).decode()
+        return "v1," + b64encode(self._digest(content)).decode()
 
     def is_valid(self, signature: bytes, content: bytes) -> bool:
-        return hmac.compare_digest(signature, hmac.digest(self.secret, content, "sha256"))
+        return hmac.compare_digest(signature, self._digest(content))
+
+    def _digest(self, content: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(content)
+        outer.update(inner.digest())
+        return outer.digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import psycopg
-from outbox.database import connect
 
+from outbox.database import connect
 from outbox.errors import DatabaseUnreachable
 from relays.queries import query
 from relays.sessions import PLAN_COUNT, SET_PLANS

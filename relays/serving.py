@@ -125,7 +125,8 @@ def _check_handlers(sink: Sink, destination: Destination) -> None:
     served = getattr(sink, "served_types", None)
     if served is None:
         return
-    missing = [pattern for pattern in destination.event_types if not _is_covered(pattern, served())]
+    known = served(destination.name)
+    missing = [pattern for pattern in destination.event_types if not _is_covered(pattern, known)]
     if missing:
         raise InvalidSettings(f"no handler for {missing[0]!r} is registered here; load the module with --app")
 

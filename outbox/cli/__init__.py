@@ -7,7 +7,7 @@ import sys
 import psycopg
 import typer
 
-from outbox.cli import database, demo, destinations, recording, status
+from outbox.cli import database, dead, demo, destinations, recording, status
 from outbox.errors import DatabaseUnreachable, OutboxError
 
 __all__ = ["app", "main"]
@@ -25,6 +25,7 @@ database.register(app)
 recording.register(app)
 status.register(app)
 app.add_typer(destinations.app, name="destinations")
+dead.register(app)
 demo.register(app)
 
 

@@ -1,7 +1,7 @@
 -- Lists every delivery of one event, whatever became of it, with what is needed to say why it is not delivered yet.
 -- Index: deliveries_event_idx, dead_letters_event_idx, attempts_event_idx, deliveries_key_idx.
 with finished as (
-    select distinct on (a.delivery_id) a.delivery_id, a.destination_id, a.outcome::text as outcome
+    select distinct on (a.delivery_id) a.delivery_id, a.destination_id, a.recipient, a.outcome::text as outcome
     from outbox.attempts a
     where a.event_id = %(event_id)s::uuid
     order by a.delivery_id, a.started_at desc, a.attempt desc),
@@ -15,7 +15,7 @@ known as (
     from outbox.dead_letters x
     where x.event_id = %(event_id)s::uuid
     union all
-    select f.delivery_id, f.destination_id, null, null,
+    select f.delivery_id, f.destination_id, f.recipient, null,
         case when f.outcome = 'discarded' then 'discarded' else 'delivered' end, null, null, null, null, null, null
     from finished f
     where f.outcome in ('delivered', 'discarded')

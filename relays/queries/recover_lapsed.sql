@@ -45,17 +45,17 @@ suspected as (
     from lapsed l
     where d.destination_id = l.destination_id and d.due_at = l.due_at and d.id = l.id
       and d.interruptions + 1 < %(dead_after)s
-    returning d.id, d.event_id, d.destination_id, d.attempt, d.interruptions, l.leased_until, l.relay_id),
+    returning d.id, d.event_id, d.destination_id, d.recipient, d.attempt, d.interruptions, l.leased_until, l.relay_id),
 history as (
     insert into outbox.attempts (
-        delivery_id, event_id, destination_id, attempt, started_at, outcome, reason, certainty, detail, relay_id)
-    select id, event_id, destination_id, attempt, leased_until,
+        delivery_id, event_id, destination_id, recipient, attempt, started_at, outcome, reason, certainty, detail, relay_id)
+    select id, event_id, destination_id, recipient, attempt, leased_until,
         'interrupted'::outbox.outcome, 'relay_died', 'ambiguous'::outbox.certainty,
         format('relay %%s died or stalled during attempt %%s; its lease lapsed at %%s', relay_id, attempt, leased_until),
         relay_id
     from suspected
     union all
-    select id, event_id, destination_id, attempt, leased_until,
+    select id, event_id, destination_id, recipient, attempt, leased_until,
         'dead', 'relay_died', 'ambiguous',
         format('relay died during attempt %%s (%%s times)', attempt, interruptions), relay_id
     from died)

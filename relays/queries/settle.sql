@@ -9,7 +9,7 @@ with delivered as (
         %(ids)s::bigint[], %(tokens)s::bigint[], %(ages_ms)s::integer[], %(durations_ms)s::integer[],
         %(statuses)s::integer[], %(details)s::text[]) as r (id, token, age_ms, duration_ms, status, detail)
     where d.id = r.id and d.lease_token = r.token
-    returning d.id, d.event_id, d.destination_id, d.attempt, d.relay_id, d.recorded_at,
+    returning d.id, d.event_id, d.destination_id, d.recipient, d.attempt, d.relay_id, d.recorded_at,
         r.age_ms, r.duration_ms, r.status, r.detail),
 refused as materialized (
     select id, token, age_ms, duration_ms, outcome, wait_seconds, reason, certainty, status, detail, is_charged, was_started
@@ -28,7 +28,7 @@ retried as (
         lease_token = null, leased_until = null, relay_id = null
     from refused r
     where d.id = r.id and d.lease_token = r.token and r.outcome in ('retry', 'released')
-    returning d.id, d.event_id, d.destination_id, d.attempt + case when r.is_charged then 0 else 1 end as attempt,
+    returning d.id, d.event_id, d.destination_id, d.recipient, d.attempt + case when r.is_charged then 0 else 1 end as attempt,
         d.recorded_at, r.age_ms, r.duration_ms, r.outcome, r.reason, r.certainty, r.status, r.detail, r.was_started),
 died as (
     delete from outbox.deliveries d
@@ -43,34 +43,34 @@ buried as (
     from died),
 -- requests of the same attempt that came before its outcome: a kept connection died unanswered
 repeated as materialized (
-    select s.id, s.event_id, s.destination_id, s.attempt, s.age_ms, r.reason, r.certainty, r.detail
+    select s.id, s.event_id, s.destination_id, s.recipient, s.attempt, s.age_ms, r.reason, r.certainty, r.detail
     from unnest(
         %(repeat_ids)s::bigint[], %(repeat_reasons)s::text[], %(repeat_certainties)s::outbox.certainty[],
         %(repeat_details)s::text[]) as r (id, reason, certainty, detail)
     join (
-        select id, event_id, destination_id, attempt, age_ms from delivered
+        select id, event_id, destination_id, recipient, attempt, age_ms from delivered
         union all
-        select id, event_id, destination_id, attempt, age_ms from retried
+        select id, event_id, destination_id, recipient, attempt, age_ms from retried
         union all
-        select id, event_id, destination_id, attempt, age_ms from died) s on s.id = r.id),
+        select id, event_id, destination_id, recipient, attempt, age_ms from died) s on s.id = r.id),
 history as (
     insert into outbox.attempts (
-        delivery_id, event_id, destination_id, attempt, started_at, duration_ms, outcome, reason, certainty, status,
-        detail, relay_id)
-    select id, event_id, destination_id, attempt, now() - age_ms * interval '1 millisecond', duration_ms,
+        delivery_id, event_id, destination_id, recipient, attempt, started_at, duration_ms, outcome, reason, certainty,
+        status, detail, relay_id)
+    select id, event_id, destination_id, recipient, attempt, now() - age_ms * interval '1 millisecond', duration_ms,
         'delivered', null, 'answered', status, detail, relay_id
     from delivered
     union all
-    select id, event_id, destination_id, attempt, now() - age_ms * interval '1 millisecond', duration_ms,
+    select id, event_id, destination_id, recipient, attempt, now() - age_ms * interval '1 millisecond', duration_ms,
         outcome, reason, certainty, status, detail, %(relay_id)s
     from retried
     where was_started
     union all
-    select id, event_id, destination_id, attempt, now() - age_ms * interval '1 millisecond', duration_ms,
+    select id, event_id, destination_id, recipient, attempt, now() - age_ms * interval '1 millisecond', duration_ms,
         outcome, reason, certainty, status, detail, %(relay_id)s
     from died
     union all
-    select id, event_id, destination_id, attempt, now() - age_ms * interval '1 millisecond', 0,
+    select id, event_id, destination_id, recipient, attempt, now() - age_ms * interval '1 millisecond', 0,
         'retry', reason, certainty, null, detail, %(relay_id)s
     from repeated),
 counted as (

@@ -2,7 +2,7 @@
 -- deliveries are committed together, or neither (exactly-once effect).
 -- Keeps: lease-token (a row whose token is another's is left alone and missing from the returned ids: the caller then
 -- rolls back), every-try-recorded, database-time (now() is the start of the transaction, just before the handler's).
--- Locks the rows in the order of their ids, as renewals do: two statements that lock several cannot deadlock.
+-- Locks the rows in the order of their ids: two statements that lock several this way cannot deadlock.
 -- Index: deliveries_pkey.
 with owned as materialized (
     select d.id, r.status, r.detail
@@ -15,12 +15,12 @@ delivered as (
     delete from outbox.deliveries d
     using owned
     where d.id = owned.id
-    returning d.id, d.event_id, d.destination_id, d.attempt, d.relay_id, d.recorded_at, owned.status, owned.detail),
+    returning d.id, d.event_id, d.destination_id, d.recipient, d.attempt, d.relay_id, d.recorded_at, owned.status, owned.detail),
 history as (
     insert into outbox.attempts (
-        delivery_id, event_id, destination_id, attempt, started_at, duration_ms, outcome, reason, certainty, status,
-        detail, relay_id)
-    select id, event_id, destination_id, attempt, now(),
+        delivery_id, event_id, destination_id, recipient, attempt, started_at, duration_ms, outcome, reason, certainty,
+        status, detail, relay_id)
+    select id, event_id, destination_id, recipient, attempt, now(),
         (extract(epoch from clock_timestamp() - now()) * 1000)::integer, 'delivered', null, 'answered', status, detail,
         relay_id
     from delivered),

@@ -106,6 +106,7 @@ create table outbox.attempts (
     delivery_id bigint not null,
     event_id uuid not null,
     destination_id integer not null,
+    recipient text,
     attempt integer not null,
     started_at timestamptz not null,
     duration_ms integer not null default 0,

@@ -1,0 +1,86 @@
+"""What the bulk commands have in common: show first, ask, then work with a progress bar."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from outbox.cli.output import print_table, say
+from outbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from outbox.bulk import Bulk
+
+__all__ = [
+    "By",
+    "Canary",
+    "Destination",
+    "Events",
+    "FailureShare",
+    "Limit",
+    "Rate",
+    "Since",
+    "Type",
+    "Until",
+    "Yes",
+    "confirm",
+    "work",
+]
+
+SAMPLES = 5
+_TIMES = ["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d %H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z"]
+
+Destination = Annotated[str | None, typer.Option("--destination", help="Of this destination.")]
+Type = Annotated[str | None, typer.Option("--type", help="Of this event type, or order.* for a prefix.")]
+Events = Annotated[list[str] | None, typer.Option("--event", help="Of this event; may be repeated.")]
+Since = Annotated[datetime | None, typer.Option("--since", formats=_TIMES, help="Not before, with offset.")]
+Until = Annotated[datetime | None, typer.Option("--until", formats=_TIMES, help="Before, with offset.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")]
+Rate = Annotated[float | None, typer.Option("--rate", min=0.1, help="At most so many per second.")]
+Canary = Annotated[int, typer.Option("--canary", min=0, help="First so many; wait for their outcomes.")]
+FailureShare = Annotated[
+    float, typer.Option("--failure-share", min=0.0, max=1.0, help="Stop when a larger share fails again.")
+]
+By = Annotated[str | None, typer.Option("--by", help="Who does this, for the timeline; default: the login name.")]
+
+
+def actor(by: str | None) -> str:
+    """Return who does it."""
+    return by or getpass.getuser()
+
+
+def confirm(verb: str, count: int, samples: Sequence[dict[str, Any]], *, yes: bool) -> bool:
+    """Show how many and which, and ask; without a terminal `--yes` is required.
+
+    Raises:
+        UsageError: there is nobody to ask and `--yes` is not given.
+    """
+    if not count:
+        say(f"nothing to {verb}: no delivery matches")
+        return False
+    say(f"{count} deliveries match; {'all' if count <= SAMPLES else f'the first {SAMPLES}'} of them:")
+    print_table(list(samples[0]), [list(sample.values()) for sample in samples])
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"nobody to ask here; add --yes to {verb} them")
+    return typer.confirm(f"{verb} {count} deliveries?", err=True)
+
+
+def work(verb: str, bulk: Bulk, total: int) -> int:
+    """Run `bulk` with a progress bar on a terminal and return how many it did."""
+    done = 0
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task(verb, total=total)
+        for done in bulk.run():
+            progress.update(task, completed=done)
+    return done

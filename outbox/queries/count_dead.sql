@@ -1,0 +1,14 @@
+-- Counts the dead letters of a selection.
+-- Index: dead_letters_destination_idx, dead_letters_event_idx.
+select count(*)
+from outbox.dead_letters x
+join outbox.destinations d on d.id = x.destination_id
+join outbox.events e on e.id = x.event_id
+where true
+  and (%(destination)s::text is null or d.name = %(destination)s)
+  and (%(event_type)s::text is null or e.type = %(event_type)s)
+  and (%(type_prefix)s::text is null or starts_with(e.type, %(type_prefix)s))
+  and (%(event_ids)s::uuid[] is null or x.event_id = any (%(event_ids)s))
+  and (%(reason)s::text is null or x.reason = %(reason)s)
+  and (%(since)s::timestamptz is null or x.died_at >= %(since)s)
+  and (%(until)s::timestamptz is null or x.died_at < %(until)s)

@@ -1,0 +1,147 @@
+"""Redrive, discard and replay: nothing vanishes, history stays, a second run does no harm (R04, R05, W13)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from outbox.bulk import Bulk
+from outbox.dead_letters import count_dead, discarding, redriving, replaying
+from outbox.destinations import remove_destination
+from outbox.errors import UsageError
+from outbox.selection import Selection, select_deliveries
+from tests.queues import add_destination, attempts, count, open_deliveries, record
+
+KILL = (
+    "with dead as (delete from outbox.deliveries returning *) insert into outbox.dead_letters (delivery_id, event_id,"
+    " destination_id, key, attempt, interruptions, reason, recorded_at, died_at)"
+    " select id, event_id, destination_id, key, 5, 0, 'http_503', recorded_at, now() from dead"
+)
+
+
+def outbox(database, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "outbox", *arguments, "--dsn", database.dsn], check=False, capture_output=True, text=True
+    )
+
+
+def dead(connection, number: int) -> list[str]:
+    add_destination(connection)
+    ids = [record(connection, payload={"n": n}) for n in range(number)]
+    connection.execute(KILL)
+    return ids
+
+
+def test_r04_a_redrive_keeps_id_and_history_and_starts_a_new_budget(database):
+    with database.connect() as connection:
+        [event_id] = dead(connection, 1)
+        delivery_id = connection.execute("select delivery_id from outbox.dead_letters").fetchone()[0]
+        assert redriving(connection, Selection(destination="shop"), "ada")(10) == [delivery_id]
+        [row] = open_deliveries(connection)
+        assert (row[0], row[1], row[3], row[5]) == (delivery_id, event_id, 0, None)
+        assert attempts(connection, event_id) == [(delivery_id, 5, "redriven", "http_503")]
+        assert connection.execute("select detail from outbox.attempts").fetchone() == ("by ada",)
+
+
+def test_r05_two_redrives_at_once_lose_and_double_nothing(database):
+    with database.connect() as first, database.connect() as second:
+        ids = dead(first, 100)
+        with first.transaction():
+            one = redriving(first, Selection(destination="shop"), "ada")(60)
+            two = redriving(second, Selection(destination="shop"), "grace")(60)
+        assert len(one) == 60
+        assert len(two) == 40
+        assert set(one).isdisjoint(two)
+        assert sorted(row[1] for row in open_deliveries(first)) == sorted(ids)
+        assert count_dead(first, Selection(destination="shop")) == 0
+
+
+def test_r05_an_interrupted_redrive_goes_on_at_the_next_run(database):
+    with database.connect() as connection:
+        dead(connection, 30)
+        bulk = Bulk(connection, redriving(connection, Selection(destination="shop"), "ada"), limit=12).run()
+        assert next(bulk) == 12
+        bulk.close()
+        assert count(connection, "dead_letters") + count(connection, "deliveries") == 30
+        assert list(Bulk(connection, redriving(connection, Selection(destination="shop"), "ada")).run()) == [18]
+        assert count(connection, "deliveries") == 30
+
+
+def test_a_discard_is_written_into_the_timeline(database):
+    with database.connect() as connection:
+        [event_id] = dead(connection, 1)
+        assert len(discarding(connection, Selection(destination="shop"), "ada")(10)) == 1
+        assert count(connection, "dead_letters") == 0
+        assert [row[2] for row in attempts(connection, event_id)] == ["discarded"]
+
+
+def test_w13_what_a_removed_destination_left_is_held_until_discarded(database):
+    with database.connect() as connection:
+        add_destination(connection)
+        ids = [record(connection) for _ in range(50)]
+        assert remove_destination(connection, "shop") == 50
+        assert record(connection) not in {row[1] for row in open_deliveries(connection)}
+        status = json.loads(outbox(database, "status", "--json").stdout)
+        assert [(d["state"], d["held"]) for d in status["destinations"]] == [("removed", 50)]
+        done = outbox(database, "dead", "discard", "--destination", "shop", "--yes", "--by", "ada")
+        assert (done.returncode, "discarded 50" in done.stderr) == (0, True), done.stderr
+        assert count(connection, "deliveries") == 0
+        assert {row[2] for event_id in ids for row in attempts(connection, event_id)} == {"discarded"}
+
+
+def test_a_replay_sends_a_delivered_one_again_once(database):
+    with database.connect() as connection:
+        add_destination(connection)
+        event_id = record(connection)
+        connection.execute(
+            "with done as (delete from outbox.deliveries returning *) insert into outbox.attempts"
+            " (delivery_id, event_id, destination_id, attempt, started_at, outcome)"
+            " select id, event_id, destination_id, 1, now(), 'delivered' from done"
+        )
+        now = connection.execute("select clock_timestamp()").fetchone()[0]
+        selection = select_deliveries(destination="shop", event_type=None, events=[])
+        assert len(replaying(connection, selection, now, "ada")(10)) == 1
+        assert replaying(connection, selection, now, "ada")(10) == [], "it is open already"
+        assert [row[1] for row in open_deliveries(connection)] == [event_id]
+        assert [row[2] for row in attempts(connection, event_id)] == ["delivered", "replayed"]
+
+
+def test_bulk_work_needs_a_filter():
+    with pytest.raises(UsageError, match="give a filter"):
+        select_deliveries(destination=None, event_type=None, events=[])
+
+
+def test_without_a_terminal_bulk_work_needs_yes_and_changes_nothing(database):
+    with database.connect() as connection:
+        dead(connection, 3)
+        refused = outbox(database, "dead", "redrive", "--destination", "shop")
+        assert refused.returncode == 2
+        assert "add --yes" in refused.stderr
+        assert "3 deliveries match" in refused.stderr
+        assert count(connection, "dead_letters") == 3
+        shown = outbox(database, "dead", "redrive", "--destination", "shop", "--dry-run")
+        assert shown.returncode == 0
+        assert count(connection, "dead_letters") == 3
+
+
+def test_a_canary_that_nobody_tries_stops_the_redrive(database):
+    with database.connect() as connection:
+        dead(connection, 20)
+        step = redriving(connection, Selection(destination="shop"), "ada")
+        bulk = Bulk(connection, step, canary=5, canary_seconds=0.2)
+        with pytest.raises(Exception, match="5 of the first 5 were not tried in time"):
+            list(bulk.run())
+        assert count(connection, "dead_letters") == 15
+
+
+def test_a_type_prefix_selects_its_events_only(database):
+    with database.connect() as connection:
+        add_destination(connection)
+        for event_type in ("order.paid", "order.cancelled", "orders.x", "user.new"):
+            record(connection, event_type)
+        connection.execute(KILL)
+        assert count_dead(connection, Selection(event_type="order.*")) == 2
+        assert count_dead(connection, Selection(event_type="order.paid")) == 1
