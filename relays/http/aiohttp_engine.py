@@ -123,8 +123,7 @@ async def _read_answer(protocol: _Protocol, exchange: Exchange) -> bool:
         message, body = await protocol.read()
     exchange.answered(message.code, message.headers)
     if body.is_eof():  # usual: it came together with the headers
-        while chunk := body.read_nowait():
-            exchange.keep(chunk)
+        exchange.keep(body.read_nowait())
         return True
     try:
         async with asyncio.timeout(BODY_SECONDS):

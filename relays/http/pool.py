@@ -27,6 +27,7 @@ class IdleConnections:
     def __init__(self) -> None:
         self._by_receiver: dict[Hashable, deque[Connection]] = {}
         self._kept: OrderedDict[Connection, tuple[Hashable, float]] = OrderedDict()
+        self._look_at = 0.0
 
     def take(self, receiver: Hashable, now: float) -> Connection | None:
         """Return a connection to `receiver` that is still good at `now` (monotonic seconds), or None."""
@@ -47,7 +48,9 @@ class IdleConnections:
             return
         self._by_receiver.setdefault(receiver, deque()).append(connection)
         self._kept[connection] = (receiver, now)
-        self._close_oldest(now)
+        if now >= self._look_at or len(self._kept) > MOST_IDLE:
+            self._look_at = now + IDLE_SECONDS / MOST_IDLE  # often enough that the oldest go as fast as they come
+            self._close_oldest(now)
 
     def close(self) -> None:
         """Close all of them."""

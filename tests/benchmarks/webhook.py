@@ -1,9 +1,11 @@
 """Webhook rates in one run: the bare HTTP library, our engine around it, and the signing sink.
 
-    python -m tests.benchmarks.webhook [--seconds 3] [--rounds 3] [--engine aiohttp]
+    python -m tests.benchmarks.webhook [--seconds 3] [--rounds 3] [--engine aiohttp] [--relay EVENTS]
+    python -m tests.benchmarks.webhook --destinations 10000
 
-Signed 1 KiB POSTs on 50 connections to a receiver in a process of its own. The three are measured in turns, several
-rounds, and compared by their best round: on a shared machine the worst rounds measure the neighbours.
+Signed 1 KiB POSTs on 50 connections to a receiver in a process of its own. They are measured in turns, several
+rounds, and compared by their best round: on a shared machine the worst rounds measure the neighbours. `--relay` adds
+a real relay, from claim to settled attempt, on an embedded PostgreSQL.
 """
 
 from __future__ import annotations
@@ -14,17 +16,24 @@ import json
 import multiprocessing
 import resource
 import socket
+import subprocess
+import sys
 import time
+from contextlib import nullcontext
 
 import aiohttp
 import httpx2
+import psycopg
 
+from outbox.migrate import migrate
 from relays.http.addresses import Guard, parse_networks
 from relays.http.engine import Answer, Request, Route
 from relays.http.url import parse_url
 from relays.results import Delivered
 from relays.sinks.webhook import WebhookSink
 from relays.sinks.webhook.engines import open_engine
+from tests.queues import add_destination
+from tests.servers import start_server
 from tests.webhook_deliveries import delivery, destination
 
 CONNECTIONS = 50
@@ -150,11 +159,37 @@ async def _many_destinations(urls: list[str], count: int) -> tuple[float, float,
     return first, last, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def _relayed(server: str, url: str, engine: str, events: int) -> float:
+    """Return deliveries per second of a relay process that drains `events`: first attempt to last settle."""
+    database = f"bench_{time.monotonic_ns()}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"create database {database}")
+    dsn = psycopg.conninfo.make_conninfo(server, dbname=database)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        migrate(connection)
+        settings = destination(url, engine=engine).settings
+        add_destination(connection, sink="webhook", settings=settings, policy={"max_in_flight": CONNECTIONS})
+        connection.execute(
+            "select outbox.record_event('order.paid', %(payload)s::jsonb) from generate_series(1, %(events)s)",
+            {"payload": PAYLOAD.decode(), "events": events},
+        )
+        command = [sys.executable, "-m", "relays", "--dsn", dsn, "--drain", "--concurrency", str(CONNECTIONS)]
+        subprocess.run([*command, "--log-level", "warning"], check=True)
+        delivered, seconds = connection.execute(
+            "select count(*) filter (where outcome = 'delivered'),"
+            " extract(epoch from max(started_at + duration_ms * interval '1 ms') - min(started_at))::float8"
+            " from outbox.attempts"
+        ).fetchone()
+    assert delivered == events
+    return delivered / seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engine", choices=["aiohttp", "httpx"], default="aiohttp")
+    parser.add_argument("--relay", type=int, default=0, metavar="EVENTS", help="also: a relay that drains so many")
     parser.add_argument("--destinations", type=int, default=0, help="instead: one event to each of so many hosts")
     options = parser.parse_args()
     listener = socket.create_server(("0.0.0.0", 0), backlog=1000)  # noqa: S104 - all of 127.0.0.0/8 is loopback
@@ -173,14 +208,18 @@ def _report(options: argparse.Namespace, url: str) -> None:
         print(f"{options.destinations} hosts: first fifth {first:,.0f}/s, last fifth {last:,.0f}/s, {memory:.0f} MiB")
         return
     bare = _bare_aiohttp if options.engine == "aiohttp" else _bare_httpx
-    best = {"bare library": 0.0, "our engine": 0.0, "signing sink": 0.0}
-    for _ in range(options.rounds):
-        for name, run in (
-            ("bare library", lambda: bare(url, options.seconds)),
-            ("our engine", lambda: _engine(options.engine, url, options.seconds)),
-            ("signing sink", lambda: _sink(options.engine, url, options.seconds)),
-        ):
-            best[name] = max(best[name], asyncio.run(run()))
+    runs = {
+        "bare library": lambda _: asyncio.run(bare(url, options.seconds)),
+        "our engine": lambda _: asyncio.run(_engine(options.engine, url, options.seconds)),
+        "signing sink": lambda _: asyncio.run(_sink(options.engine, url, options.seconds)),
+    }
+    if options.relay:
+        runs["whole relay"] = lambda server: _relayed(server, url, options.engine, options.relay)
+    best = dict.fromkeys(runs, 0.0)
+    with start_server("embedded", None) if options.relay else nullcontext("") as server:
+        for _ in range(options.rounds):
+            for name, run in runs.items():
+                best[name] = max(best[name], run(server))
     for name, rate in best.items():
         print(f"{name:<14}{rate:>8,.0f}/s{rate / best['bare library']:>8.2f} of bare")
 

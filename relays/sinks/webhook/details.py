@@ -20,7 +20,10 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 def clean_detail(text: str, secrets: Iterable[str]) -> str:
     """Return `text` redacted, storable by PostgreSQL and at most 4096 bytes of UTF-8."""
-    cleaned = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redact(text, secrets).replace("\r\n", "\n"))
+    redacted = redact(text, secrets)
+    if len(redacted) * 4 <= LONGEST_BYTES and redacted.isprintable():
+        return redacted
+    cleaned = _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", redacted.replace("\r\n", "\n"))
     encoded = cleaned.encode()
     if len(encoded) <= LONGEST_BYTES:
         return cleaned
