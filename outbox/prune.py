@@ -161,8 +161,10 @@ def _steps(keep: timedelta, ahead_days: int, tries: int) -> _Steps:
     pruned = Pruned()
     for table in _TABLES:
         yield from _adopt_default(table, pruned, tries)
-    created = yield from _try(_Call("select outbox.create_partitions(%s)", [ahead_days]), "create", pruned, tries)
-    pruned.created = created or 0
+        call = _Call("select outbox.cover_now(%s)", [table])
+        pruned.created += (yield from _try(call, f"cover now by {table}", pruned, tries)) or 0
+    call = _Call("select outbox.create_partitions(%s)", [ahead_days])
+    pruned.created += (yield from _try(call, "create partitions", pruned, tries)) or 0
     for name in (yield _Call(_EXPIRED.sql, [keep])):
         yield from _purge(name, keep, pruned, tries)
     for table in _TABLES:

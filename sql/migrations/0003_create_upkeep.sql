@@ -98,6 +98,22 @@ end
 $$;
 comment on function outbox.default_holds(text, timestamptz, timestamptz) is 'Whether the default partition has rows of this time.';
 
+create function outbox.missing_days(first_day timestamptz, last_moment timestamptz)
+    returns table (parent text, lower_bound timestamptz, upper_bound timestamptz)
+    language sql stable
+    set search_path = pg_catalog, pg_temp
+    set timezone = 'UTC'
+as $$
+    select p.parent, d.day, d.day + interval '1 day'
+    from (values ('attempts'), ('events')) p (parent)
+    cross join generate_series(date_trunc('day', first_day), last_moment, interval '1 day') d (day)
+    where not exists (
+        select from outbox.list_partitions() l
+        where l.parent = p.parent and l.lower_bound < d.day + interval '1 day' and l.upper_bound > d.day)
+    order by d.day, p.parent
+$$;
+comment on function outbox.missing_days(timestamptz, timestamptz) is 'The days that no partition covers.';
+
 create function outbox.create_partitions(ahead_days integer default 7) returns integer
     language plpgsql security definer
     set search_path = pg_catalog, pg_temp
@@ -113,24 +129,48 @@ begin
     end if;
     perform pg_advisory_xact_lock(1330205763, 0);
     for missing in
-        select p.parent, d.day
-        from (values ('attempts'), ('events')) p (parent)
-        cross join generate_series(date_trunc('day', clock_timestamp()), clock_timestamp() + ahead_days * interval '1 day', interval '1 day') d (day)
-        where not exists (
-            select from outbox.list_partitions() l
-            where l.parent = p.parent and l.lower_bound < d.day + interval '1 day' and l.upper_bound > d.day)
-        order by d.day, p.parent
+        select m.* from outbox.missing_days(clock_timestamp(), clock_timestamp() + ahead_days * interval '1 day') m
+        where m.lower_bound > clock_timestamp() + interval '1 hour'
     loop
-        -- Rows of that day in the default partition forbid it; outbox.adopt_default makes a partition of them.
-        if not outbox.default_holds(missing.parent, missing.day, missing.day + interval '1 day') then
-            perform outbox.attach_partition(missing.parent, missing.day, missing.day + interval '1 day');
+        -- Rows of that day in the default partition forbid it.
+        if not outbox.default_holds(missing.parent, missing.lower_bound, missing.upper_bound) then
+            perform outbox.attach_partition(missing.parent, missing.lower_bound, missing.upper_bound);
             made := made + 1;
         end if;
     end loop;
     return made;
 end
 $$;
-comment on function outbox.create_partitions(integer) is 'Creates the daily partitions from today to so many days ahead that are missing, and returns how many.';
+comment on function outbox.create_partitions(integer) is
+    'Creates the missing partitions of the days ahead, and returns how many. That of today is for outbox.cover_now.';
+
+create function outbox.cover_now(parent text) returns integer
+    language plpgsql security definer
+    set search_path = pg_catalog, pg_temp
+    set lock_timeout = '150ms'
+    set timezone = 'UTC'
+as $$
+declare
+    missing record;
+    made integer := 0;
+begin
+    perform pg_advisory_xact_lock(1330205763, 0);
+    for missing in
+        select m.* from outbox.missing_days(clock_timestamp(), clock_timestamp() + interval '1 hour') m where m.parent = cover_now.parent
+    loop
+        -- A recorder that has chosen the default partition and waits for it while this attaches would fail: its row belongs
+        -- elsewhere then. So nobody may be on the way: this needs the lock on the whole table, as the days ahead do not.
+        execute format('lock table outbox.%I in access exclusive mode', parent);
+        if not outbox.default_holds(missing.parent, missing.lower_bound, missing.upper_bound) then
+            perform outbox.attach_partition(missing.parent, missing.lower_bound, missing.upper_bound);
+            made := made + 1;
+        end if;
+    end loop;
+    return made;
+end
+$$;
+comment on function outbox.cover_now(text) is
+    'Creates the partition of today (and of tomorrow in the last hour) if it is missing and the default partition has none of its rows.';
 
 -- ------------------------------------------------------------------ rows in the default partition
 
@@ -489,6 +529,6 @@ comment on function outbox.forget_relays(interval) is 'Deletes relays that were 
 
 -- ------------------------------------------------------------------ the first partitions, and rights
 
-select outbox.create_partitions();
+select outbox.create_partitions(), outbox.cover_now('events'), outbox.cover_now('attempts');
 
 revoke execute on all functions in schema outbox from public;

@@ -71,7 +71,7 @@ begin
         grant usage, select on all sequences in schema outbox to outbox_relay;
         grant execute on function
             outbox.key_slot(text), outbox.uuid_floor(timestamptz), outbox.uuid_moment(uuid), outbox.list_partitions(),
-            outbox.create_partitions(integer), outbox.constrain_default(text), outbox.validate_default(text),
+            outbox.create_partitions(integer), outbox.cover_now(text), outbox.constrain_default(text), outbox.validate_default(text),
             outbox.release_default(text), outbox.adopt_default(text), outbox.purge_partition(text, interval),
             outbox.fold_partitions(text, interval), outbox.purge_default(text, interval, integer),
             outbox.expire_idempotency_keys(integer), outbox.compact_outcome_counts(interval),
