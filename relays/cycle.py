@@ -22,11 +22,12 @@ from relays.discovery import Discovery
 from relays.sweeps import Sweeps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from relays.clock import ServerClock
     from relays.doorbell import Doorbell
     from relays.leases import Leases
+    from relays.observer import Observer
     from relays.serving import Serving
     from relays.sessions import Session
     from relays.settings import RelaySettings
@@ -67,6 +68,7 @@ class Cycle:
         settlements: Settlements,
         leases: Leases,
         doorbell: Doorbell,
+        observer: Observer,
         refreshed: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -76,6 +78,7 @@ class Cycle:
         self._settlements = settlements
         self._leases = leases
         self._doorbell = doorbell
+        self._observer = observer
         self._refreshed = refreshed
         self._claims = Claims(session, relay_id)
         self._sweeps = Sweeps(sweep_session, clock, settings.poll)
@@ -184,9 +187,16 @@ class Cycle:
         keyed = [ask for ask in asks if ask.target.has_keys]
         claimed = 0
         if plain:
-            claimed += self._take(await self._claims.without_keys(plain))
+            claimed += self._take(await self._timed(self._claims.without_keys(plain)))
         if keyed:
-            claimed += self._take(await self._claims.with_keys(keyed))
+            claimed += self._take(await self._timed(self._claims.with_keys(keyed)))
+        return claimed
+
+    async def _timed(self, claim: Awaitable[Claimed]) -> Claimed:
+        """Await a claim and tell the observer."""
+        begun = time.monotonic()
+        claimed = await claim
+        self._observer.claimed(claimed.runs, time.monotonic() - begun)
         return claimed
 
     def _asks(self, targets: Iterable[Target], *, room: int | None = None) -> list[Ask]:
@@ -250,7 +260,7 @@ class Cycle:
         for target in targets:
             asks = [ask._replace(mark=target.safe) for ask in self._asks([target], room=1)]
             if asks:
-                claimed = await self._claims.with_keys(asks, suspects=True)
+                claimed = await self._timed(self._claims.with_keys(asks, suspects=True))
                 if claimed.runs:
                     self._is_suspect_running = True
                     return self._take(claimed)

@@ -17,6 +17,7 @@ from relays.cycle import Cycle
 from relays.doorbell import Doorbell
 from relays.holds import Holds
 from relays.leases import Leases
+from relays.observer import Observers
 from relays.queries import query
 from relays.serving import Serving
 from relays.sessions import Session
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from relays.deliveries import Delivery
+    from relays.observer import Observer
     from relays.results import Result
     from relays.settings import RelaySettings
     from relays.settlements import Settled
@@ -45,8 +47,9 @@ BEAT_SECONDS = 5.0
 class Relay:
     """One relay process. `run()` works until `stop()` is called, or with `drain` until nothing is due."""
 
-    def __init__(self, settings: RelaySettings, *, is_pooled: bool = False) -> None:
+    def __init__(self, settings: RelaySettings, *, is_pooled: bool = False, observer: Observer | None = None) -> None:
         self._settings = settings
+        self._observer: Observer = Observers() if observer is None else observer
         self._session = Session(settings.dsn, "claims", is_pooled=is_pooled)
         self._settling = Session(settings.dsn, "settlements", is_pooled=is_pooled)
         self._sweeping = Session(settings.dsn, "sweeps", is_pooled=is_pooled)
@@ -124,6 +127,7 @@ class Relay:
             relay_id=self.relay_id,
             in_flight=lambda: self._slots.in_flight,
             written=self._written,
+            lost=self._observer.lost,
         )
         cycle = Cycle(
             self._settings,
@@ -136,6 +140,7 @@ class Relay:
             settlements=self._settlements,
             leases=self._leases,
             doorbell=self._doorbell,
+            observer=self._observer,
             refreshed=lambda: self._leases.expect(self._shortest_lease()),
         )
         if self._is_stopping:
@@ -233,8 +238,9 @@ class Relay:
     def _give_back(self, target: Target, deliveries: Sequence[Delivery]) -> None:
         self._settlements.give_back(target, deliveries)
 
-    def _written(self, batch: Sequence[Settled], _seconds: float) -> None:
+    def _written(self, batch: Sequence[Settled], seconds: float) -> None:
         """Go on with the keys whose heads were finished, and wake when the next retry is due."""
+        self._observer.settled(batch, seconds)
         for settled in batch:
             decision = settled.decision
             if decision is not None and decision.wait_seconds is not None:

@@ -53,7 +53,7 @@ class Settlements:
     """Outcomes waiting for the database, and the task that writes them.
 
     Nothing here is lost while the database is away: outcomes stay until they are written, or until their lease is
-    found to be another relay's. `written(batch, seconds)` is called after each flush.
+    found to be another relay's. `written(batch, seconds)` is called after each flush, `lost(batch)` for those.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Settlements:
         relay_id: int,
         in_flight: Callable[[], int],
         written: Callable[[Sequence[Settled], float], None],
+        lost: Callable[[Sequence[Settled]], None] = lambda _: None,
     ) -> None:
         self._session = session
         self._clock = clock
@@ -72,6 +73,7 @@ class Settlements:
         self._relay_id = relay_id
         self._in_flight = in_flight
         self._written = written
+        self._lost = lost
         self._waiting: list[Settled] = []
         self._writing = 0
         self._most_per_flush = MOST_PER_FLUSH
@@ -177,9 +179,10 @@ class Settlements:
             self._leases.remove(settled.delivery.id)
         if len(settled_ids) < len(batch):
             kept = set(settled_ids)
-            for settled in batch:
-                if settled.delivery.id not in kept:
-                    _say_lost(settled)
+            lost = [settled for settled in batch if settled.delivery.id not in kept]
+            for settled in lost:
+                _say_lost(settled)
+            self._lost(lost)
             batch = [settled for settled in batch if settled.delivery.id in kept]
         self._written(batch, time.monotonic() - begun)
 
