@@ -146,6 +146,27 @@ $$;
 comment on function outbox.type_patterns(text) is
     'The patterns in destinations.event_types that match a type: *, the type itself, and order.*, order.item.* for its prefixes.';
 
+create function outbox.mail_recipients(payload jsonb) returns text[]
+    language sql immutable parallel safe
+begin atomic
+    -- What is no mail, or one to too many, is one delivery, which the sink refuses with its reason.
+    select case when count(*) between 1 and 1000 then array_agg(each.recipient order by each.n) else array[null::text] end
+    from (
+        select distinct on (lower(box.address)) box.recipient, box.n
+        from (
+            select mailbox.value #>> '{}' as recipient, row_number() over (order by field.n, mailbox.n) as n,
+                   coalesce(substring(mailbox.value #>> '{}' from '<([^<>]*)>$'), mailbox.value ->> 'address', mailbox.value #>> '{}') as address
+            from unnest(array['to', 'cc', 'bcc']) with ordinality field (name, n)
+            cross join jsonb_array_elements(case jsonb_typeof(payload -> field.name)
+                when 'array' then payload -> field.name
+                when 'string' then jsonb_build_array(payload -> field.name)
+                when 'object' then jsonb_build_array(payload -> field.name)
+                else '[]' end) with ordinality mailbox (value, n)) box
+        order by lower(box.address), box.n) each;
+end;
+comment on function outbox.mail_recipients(jsonb) is
+    'Whom a mail goes to: the elements of to, cc and bcc as text, each address once; each becomes a delivery of its own.';
+
 -- Whether to ring: costs each commit a database-wide lock, so it is done for sleeping relays only (setting outbox.doorbell = off: never).
 -- * One expression, so that no cancelled statement leaves a session lock behind: plpgsql looks for interrupts between statements.
 -- * The exclusive lock free: nobody sleeps. Refused, and the shared one too: another recorder looks at this moment, and no relay
@@ -248,8 +269,10 @@ begin
         values (event_id, type, payload, headers, key, moment);
     -- The clock is read inside the statement that holds the row-exclusive lock on deliveries: relays take what was recorded
     -- before t for decided once the holders of that lock at t are gone.
-    insert into outbox.deliveries (event_id, destination_id, key, due_at, recorded_at)
-        select event_id, d.id, key, greatest(due_at, clock_timestamp()), moment
+    insert into outbox.deliveries (event_id, destination_id, key, recipient, due_at, recorded_at)
+        select event_id, d.id, key,
+            unnest(case d.sink when 'email' then outbox.mail_recipients(payload) else array[null::text] end),
+            greatest(due_at, clock_timestamp()), moment
         from outbox.destinations d
         where d.removed_at is null
           and case when destination is null then d.event_types && patterns else d.name = destination end;
@@ -445,17 +468,19 @@ begin
         insert into outbox.events (id, type, payload, headers, key, recorded_at)
             select e.event_id, e.type, e.payload, e.headers, e.key, moment from entries e
     ), routes as materialized (
-        select t.type, null as destination, d.id as destination_id
+        select t.type, null as destination, d.id as destination_id, d.sink
             from (select distinct e.type from entries e where e.destination is null) t
             join outbox.destinations d on d.removed_at is null and d.event_types && outbox.type_patterns(t.type)
         union all
-        select null, d.name, d.id
+        select null, d.name, d.id, d.sink
             from (select distinct e.destination from entries e where e.destination is not null) t
             join outbox.destinations d on d.removed_at is null and d.name = t.destination
     )
-    insert into outbox.deliveries (event_id, destination_id, key, due_at, recorded_at)
+    insert into outbox.deliveries (event_id, destination_id, key, recipient, due_at, recorded_at)
         -- The clock as in record_event: inside the statement that holds the lock.
-        select e.event_id, r.destination_id, e.key, greatest(e.due_at, clock_timestamp()), moment
+        select e.event_id, r.destination_id, e.key,
+            unnest(case r.sink when 'email' then outbox.mail_recipients(e.payload) else array[null::text] end),
+            greatest(e.due_at, clock_timestamp()), moment
         from entries e
         join routes r on case when e.destination is null then r.type = e.type else r.destination = e.destination end
         order by e.n, r.destination_id;

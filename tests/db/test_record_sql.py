@@ -355,3 +355,39 @@ def test_settings_of_the_caller_change_no_rule(connection, setting):
     connection.execute("select outbox.record_event('a.b', idempotency_key => 'k', due_at => '2126-12-01 10:00:00+00')")
     connection.execute("select outbox.record_event('a.b', idempotency_key => 'k', due_at => '2126-12-01 10:00:00+00')")
     assert len(events(connection)) == 1
+
+
+MAIL = """{
+    "to": ["Ada <ada@example.com>", {"address": "bob@example.com", "name": "Bob"}],
+    "cc": "ADA@example.com", "bcc": ["eve@example.com"], "subject": "hello"
+}"""
+
+
+def recipients(connection):
+    return [row[0] for row in connection.execute("select recipient from outbox.deliveries order by id").fetchall()]
+
+
+def test_a_mail_is_one_delivery_for_each_address(connection):
+    add_destination(connection, "hooks", sink="webhook")
+    add_destination(connection, "mail", sink="email")
+    everybody = ["Ada <ada@example.com>", '{"name": "Bob", "address": "bob@example.com"}', "eve@example.com"]
+    connection.execute("select outbox.record_event('order.paid', %s)", [MAIL])
+    assert recipients(connection) == [None, *everybody]
+    batch = f'[{{"type": "order.paid", "payload": {MAIL}, "destination": "mail"}}, {{"type": "order.paid"}}]'
+    connection.execute("select outbox.record_events(%s)", [batch])
+    assert recipients(connection) == [None, *everybody, *everybody, None, None]
+
+
+@pytest.mark.parametrize("payload", ["{}", "[]", "1", '{"to": []}', '{"to": null}', '{"to": 5}'])
+def test_what_is_no_mail_is_one_delivery_for_the_sink_to_refuse(connection, payload):
+    add_destination(connection, "mail", sink="email")
+    connection.execute("select outbox.record_event('order.paid', %s)", [payload])
+    assert recipients(connection) == [None]
+
+
+def test_a_mail_to_more_than_a_thousand_is_one_delivery_for_the_sink_to_refuse(connection):
+    add_destination(connection, "mail", sink="email")
+    for number in (1000, 1001):
+        payload = json.dumps({"to": [f"a{n}@example.com" for n in range(number)]})
+        connection.execute("select outbox.record_event('order.paid', %s)", [payload])
+    assert len(recipients(connection)) == 1001
