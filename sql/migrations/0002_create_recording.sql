@@ -184,6 +184,19 @@ create function outbox.relay_sleeps() returns boolean
 comment on function outbox.relay_sleeps() is
     'Whether an idle relay waits for the doorbell, and the setting outbox.doorbell is not off (as PREPARE TRANSACTION needs).';
 
+create function outbox.can_start_soon(events uuid[]) returns boolean
+    language sql stable
+begin atomic
+    select exists (
+        select from outbox.deliveries d
+        join outbox.destinations t on t.id = d.destination_id
+        where d.event_id = any (events)
+          and t.state = 'active' and (t.held_until is null or t.held_until <= clock_timestamp())
+          and d.due_at <= clock_timestamp() + interval '1 hour');
+end;
+comment on function outbox.can_start_soon(uuid[]) is
+    'Whether a relay could do something about these events: not while their destinations are held, nor before the longest poll.';
+
 create function outbox.take_idempotency_key(
     idempotency_key text, candidate uuid,
     type text, payload jsonb, key text, headers jsonb, destination text) returns uuid
@@ -276,7 +289,7 @@ begin
         from outbox.destinations d
         where d.removed_at is null
           and case when destination is null then d.event_types && patterns else d.name = destination end;
-    if found and outbox.relay_sleeps() then
+    if found and outbox.relay_sleeps() and outbox.can_start_soon(array[event_id]) then
         perform pg_notify('outbox', '');
     end if;
     return event_id;
@@ -484,7 +497,7 @@ begin
         from entries e
         join routes r on case when e.destination is null then r.type = e.type else r.destination = e.destination end
         order by e.n, r.destination_id;
-    if found and outbox.relay_sleeps() then
+    if found and outbox.relay_sleeps() and outbox.can_start_soon(ids) then
         perform pg_notify('outbox', '');
     end if;
     return query select unnest(ids);

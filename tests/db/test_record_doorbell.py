@@ -79,6 +79,37 @@ def test_an_event_without_destination_rings_nobody(relay, producer):
     assert count(relay, "events") == 1
 
 
+@pytest.mark.parametrize("state", ["paused", "tripped", "disabled", "retry_after"])
+def test_t12_a_held_destination_rings_nobody(relay, producer, state):
+    if state == "retry_after":
+        relay.execute("update outbox.destinations set held_until = now() + interval '1 minute'")
+    else:
+        relay.execute("update outbox.destinations set state = %s", [state])
+    arm(relay)
+    outbox.record_event(producer, "order.paid")
+    outbox.record_events(producer, [Event("order.paid")])
+    producer.commit()
+    assert rings(relay) == 0
+    assert count(relay, "deliveries") == 2
+
+
+def test_t12_one_destination_that_is_not_held_is_enough(relay, producer):
+    relay.execute("update outbox.destinations set state = 'paused'")
+    add_destination(relay, "other")
+    arm(relay)
+    outbox.record_event(producer, "order.paid")
+    producer.commit()
+    assert rings(relay) == 1
+
+
+@pytest.mark.parametrize(("delay", "count_of_rings"), [(3500, 1), (3700, 0)])
+def test_an_event_due_after_the_longest_poll_rings_nobody(relay, producer, delay, count_of_rings):
+    arm(relay)
+    outbox.record_event(producer, "order.paid", delay=delay)
+    producer.commit()
+    assert rings(relay) == count_of_rings
+
+
 @pytest.mark.parametrize("value", ["off", "false", "no", "0"])
 def test_t12_the_doorbell_can_be_switched_off(relay, producer, value):
     arm(relay)
