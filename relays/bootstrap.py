@@ -12,6 +12,7 @@ from outbox.database import aconnect, connect
 from outbox.migrate import check_schema
 from relays.doorbell import CHANNEL, hears
 from relays.relay import Relay
+from relays.sinks.handler import load_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,13 @@ log = logging.getLogger("relays.bootstrap")
 
 
 def serve(settings: RelaySettings) -> int:
-    """Run a relay in this process and return its exit code."""
+    """Run a relay in this process and return its exit code.
+
+    Raises:
+        InvalidSettings: an `--app` module cannot be imported; a relay without its handlers would claim nothing.
+    """
+    for name in settings.app:
+        load_app(name)
     with connect(settings.dsn, application_name="outbox-relay start") as connection:
         check_schema(connection)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
