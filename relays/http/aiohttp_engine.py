@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AiohttpEngine"]
 
-MOST_HEADER_FIELDS = 256
 LONGEST_HEADER_FIELD = 32 * 1024
 
 _SWITCHING_PROTOCOLS = 101
@@ -122,6 +121,8 @@ async def _read_answer(protocol: _Protocol, exchange: Exchange) -> bool:
     while message.code < _FIRST_FINAL_STATUS and message.code != _SWITCHING_PROTOCOLS:
         message, body = await protocol.read()
     exchange.answered(message.code, message.headers)
+    if message.code == _SWITCHING_PROTOCOLS:
+        protocol.force_close()  # what comes next is not HTTP
     if body.is_eof():  # usual: it came together with the headers
         exchange.keep(body.read_nowait())
         return True
@@ -176,7 +177,6 @@ class _Protocol(ResponseHandler):
                 read_until_eof=True,
                 auto_decompress=False,  # 10 MB of gzip can be 10 GB
                 read_bufsize=READ_BYTES,
-                max_headers=MOST_HEADER_FIELDS,
                 max_field_size=LONGEST_HEADER_FIELD,
             )
         if self.guard is not route.guard:
