@@ -191,9 +191,10 @@ def test_a_delivery_for_one_recipient_goes_to_that_one_and_shows_all():
     with MailServer() as server:
         to = destination(server)
         payload = {"to": ["Ada <ada@example.com>", "bob@example.com"], "bcc": [{"address": "eve@example.com"}]}
-        recipients = ["Ada <ada@example.com>", '{"address": "eve@example.com"}']
+        recipients = ["Ada <ada@example.com>", '{"address": "eve@example.com"}', "{eve}@example.com"]
         send_all(*[delivery(to, payload, recipient=recipient) for recipient in recipients])
-        first, second = server.mails
+        first, second, third = server.mails
+        assert third.recipients == ["{eve}@example.com"]
         assert (first.recipients, second.recipients) == (["ada@example.com"], ["eve@example.com"])
         assert first.content == second.content
         assert b"To: Ada <ada@example.com>, bob@example.com\r\n" in first.content

@@ -68,5 +68,13 @@ def _recipients(delivery: Delivery, mail: Mail) -> tuple[str, ...]:
     """Return who this delivery is for. `recipient` is an element of the payload's lists, as text."""
     if delivery.recipient is None:
         return mail.recipients
-    value = json.loads(delivery.recipient) if delivery.recipient.startswith("{") else delivery.recipient
-    return (parse_mailbox(value, "recipient").address,)
+    return (parse_mailbox(_element(delivery.recipient), "recipient").address,)
+
+
+def _element(text: str) -> object:
+    """Return the element that was written as `text`: an object, or a string, which may begin with a brace, too."""
+    try:
+        element = json.loads(text)
+    except ValueError:
+        return text
+    return element if isinstance(element, dict) else text
