@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from outbox.database import aconnect, connect
 from outbox.migrate import check_schema
+from relays.attempt_log import AttemptLog
+from relays.backlog import Backlog
 from relays.doorbell import CHANNEL, hears
+from relays.metrics import Metrics
+from relays.observer import Observers
 from relays.relay import Relay
+from relays.sessions import Session
 from relays.sinks.handler import load_app
 
 if TYPE_CHECKING:
@@ -48,7 +53,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(settings: RelaySettings) -> int:
-    relay = Relay(settings, is_pooled=await is_pooled(settings.dsn))
+    metrics = Metrics() if settings.metrics is not None else None
+    pooled = await is_pooled(settings.dsn)
+    observers = (AttemptLog(),) if metrics is None else (AttemptLog(), metrics)
+    relay = Relay(settings, is_pooled=pooled, observer=Observers(*observers))
     loop = asyncio.get_running_loop()
     signals = 0
 
@@ -59,7 +67,14 @@ async def _serve(settings: RelaySettings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    await relay.run()
+    async with AsyncExitStack() as stack:
+        if settings.metrics is not None and metrics is not None:
+            from relays.endpoint import endpoint
+
+            session = await stack.enter_async_context(Session(settings.dsn, "metrics", is_pooled=pooled))
+            address = await stack.enter_async_context(endpoint(settings.metrics, relay, metrics, Backlog(session)))
+            log.info("metrics at http://%s/metrics", address)
+        await relay.run()
     return 1 if signals > 1 else 0
 
 

@@ -96,6 +96,7 @@ class Cycle:
         self._claimed_at = -1.0
         self._refresh_at = 0.0
         self.is_failing = False
+        self.round_at = time.monotonic()
 
     def wake(self) -> None:
         """Something happened: a slot is free, an outcome is written, a stop was asked for."""
@@ -129,6 +130,7 @@ class Cycle:
         """Go round until stopped; the database may go away and come back meanwhile."""
         pause = FIRST_PAUSE_SECONDS
         while not self._is_stopping:
+            self.round_at = time.monotonic()
             try:
                 if not await self._round():
                     return

@@ -51,7 +51,7 @@ class _ConsoleFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and error where there is one."""
+    """One JSON object per line: time, level, logger, message, what the entry has as `fields`, and an error."""
 
     def __init__(self, *, show_tracebacks: bool) -> None:
         super().__init__()
@@ -63,6 +63,7 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
             entry["error"] = _one_line(record.exc_info[1])

@@ -91,11 +91,50 @@ class Relay:
             self._cycle.stop()
             self._cycle.wake()
 
+    # ------------------------------------------------------------------ what it says of itself
+
     @property
-    def is_ready(self) -> bool:
-        """Whether the relay works: the database answers and nothing is stuck unsettled."""
-        cycle = self._cycle
-        return cycle is not None and not self._is_stopping and not cycle.is_failing and not self._settlements.is_failing
+    def not_ready_because(self) -> str | None:
+        """Why the relay does not work just now, or None: the database answers and nothing is stuck unsettled."""
+        if self._is_stopping:
+            return "stopping"
+        if self._cycle is None:
+            return "starting"
+        if self._cycle.is_failing:
+            return "claims fail: the database does not answer, or refuses"
+        if self._settlements.is_failing:
+            return "outcomes cannot be settled: the database does not answer, or refuses"
+        return None
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long ago the cycle last came round; 0 before it starts."""
+        return 0.0 if self._cycle is None else time.monotonic() - self._cycle.round_at
+
+    @property
+    def in_flight(self) -> int:
+        """How many attempts are under way."""
+        return self._slots.in_flight
+
+    @property
+    def concurrency(self) -> int:
+        """How many attempts may be under way at once."""
+        return self._slots.size
+
+    @property
+    def unsettled(self) -> int:
+        """How many outcomes are not written yet."""
+        return 0 if self._cycle is None else len(self._settlements)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether commits wake the relay, or it polls."""
+        return self._doorbell.is_available
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """The destinations it serves."""
+        return list(self._serving.targets.values())
 
     # ------------------------------------------------------------------ start and end
 
