@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from outbox.durations import format_duration
@@ -49,14 +50,13 @@ DEFAULT_LIMITS = Limits()
 def blames_destination(result: Result) -> bool | None:
     """Tell whether an attempt failed because of its destination; None when it says nothing about it.
 
-    A refusal for good is about the event, one that is not charged about this relay's set-up, and one with a hold
-    parks the destination itself.
+    A refusal for good is about the event, one that is not charged about this relay's set-up, one with a hold parks
+    the destination itself, and 429 says that it works and is asked too often.
     """
     if isinstance(result, Delivered):
         return False
-    if result.permanent or not result.charged or result.hold is not None:
-        return None
-    return True
+    is_throttled = result.status == HTTPStatus.TOO_MANY_REQUESTS
+    return None if result.permanent or not result.charged or result.hold is not None or is_throttled else True
 
 
 class Breaker:

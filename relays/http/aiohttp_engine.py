@@ -42,8 +42,7 @@ class AiohttpEngine:
     """One pool for all destinations; `resolver` is what the guard sees and what is dialled."""
 
     def __init__(self, resolver: Resolver | None = None) -> None:
-        self._resolver = resolver or Resolver()
-        self._connector = _Connector(self._resolver)
+        self._connector = _Connector(resolver or Resolver())
         self._idle = IdleConnections()
         self._deadlines = Deadlines()
         self._loop = asyncio.get_running_loop()
@@ -68,7 +67,6 @@ class AiohttpEngine:
         """Close all connections."""
         self._idle.close()
         await self._connector.close()
-        self._resolver.close()
 
     async def _send(self, request: Request, exchange: Exchange) -> Answer | Failure:
         data = _request_bytes(request)

@@ -144,7 +144,7 @@ class Exchange:
             case ssl.SSLError():
                 return "tls_failed", _tls_detail(error)
             case OSError() if self.phase is Phase.RESOLVE:
-                return "dns_failed", f"{self.request.route.url.host}: {plain(error)}"
+                return "dns_failed", f"the name does not resolve: {plain(error)}"
             case TimeoutError():
                 return "connect_timeout", f"no connection within {self.request.route.connect_seconds:g} s"
             case OSError() if self.phase is Phase.CONNECT:

@@ -34,8 +34,7 @@ class HttpxEngine:
     """One pool per receiver, because httpcore2 walks a whole pool at every request; `resolver` is what is dialled."""
 
     def __init__(self, resolver: Resolver | None = None) -> None:
-        self._resolver = resolver or Resolver()
-        self._backend = _GuardedBackend(self._resolver)
+        self._backend = _GuardedBackend(resolver or Resolver())
         self._pools: OrderedDict[_PoolKey, _Pool] = OrderedDict()
         # Two contexts, since httpcore2 writes the protocols it offers into the one it is given.
         self._system_tls = {http2: ssl.create_default_context() for http2 in (False, True)}
@@ -57,7 +56,6 @@ class HttpxEngine:
         """Close all connections."""
         while self._pools:
             await self._pools.popitem()[1].connections.aclose()
-        self._resolver.close()
 
     async def _send(self, request: Request, exchange: Exchange) -> Answer | Failure:
         if request.is_fresh:
@@ -92,13 +90,12 @@ class HttpxEngine:
         )
 
     async def _close_unused(self) -> None:
-        """Close pools nobody used lately: httpcore2 drops idle connections only of pools in use."""
-        oldest_use = time.monotonic() - IDLE_SECONDS
-        for key, pool in self._pools.items():
-            if pool.in_flight == 0 and (pool.used_at < oldest_use or len(self._pools) > MOST_POOLS):
-                del self._pools[key]
-                await pool.connections.aclose()
-            break  # the least recently used one only, so the cost does not grow with the number of receivers
+        """Close the least recently used pool once it is too old: httpcore2 drops connections only of pools in use."""
+        key, pool = next(iter(self._pools.items()))
+        is_old = pool.used_at < time.monotonic() - IDLE_SECONDS or len(self._pools) > MOST_POOLS
+        if is_old and pool.in_flight == 0:
+            del self._pools[key]
+            await pool.connections.aclose()
 
 
 class _PoolKey(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Addresses = tuple[str, ...]
 RESOLVE_SECONDS = 3.0
 KEEP_SECONDS = 10.0
 MOST_NAMES = 10_000
-THREADS = 32
+MOST_THREADS = 64
 
 
 def lookup(host: str) -> Addresses:
@@ -38,42 +39,65 @@ def lookup(host: str) -> Addresses:
 class Resolver:
     """Resolves a name once for all who ask at the same time, and keeps the answer for 10 s.
 
-    `ask` maps a name to its addresses and may block; it runs in one of 32 threads.
+    `ask` maps a name to its addresses and may block: it runs in a thread of its own, at most 64 at a time.
     """
 
     def __init__(self, ask: Callable[[str], Addresses] = lookup) -> None:
         self._ask = ask
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="resolve")
         self._known: OrderedDict[str, tuple[float, Addresses]] = OrderedDict()
-        self._asking: dict[str, asyncio.Future[Addresses]] = {}
+        self._asking: dict[str, asyncio.Task[Addresses]] = {}
+        self._threads = asyncio.Semaphore(MOST_THREADS)
 
     async def resolve(self, host: str) -> Addresses:
         """Return every address of `host`.
 
         Raises:
-            OSError: there is none.
-            TimeoutError: no answer within 3 s.
+            OSError: there is none, or no answer within 3 s.
         """
         known = self._known.get(host)
         if known is not None and time.monotonic() < known[0]:
             return known[1]
         asked = self._asking.get(host)
         if asked is None:
-            asked = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, host)
-            self._asking[host] = asked
-            asked.add_done_callback(lambda answer: self._answered(host, answer))
-        # Shielded: one caller's deadline must not take the answer from the others.
-        return await asyncio.wait_for(asyncio.shield(asked), RESOLVE_SECONDS)
+            asked = self._asking[host] = asyncio.create_task(self._answer(host))
+            asked.add_done_callback(lambda _: self._asking.pop(host))
+        try:
+            # Shielded: one caller's deadline must not take the answer from the others.
+            return await asyncio.wait_for(asyncio.shield(asked), RESOLVE_SECONDS)
+        except TimeoutError:
+            raise OSError(f"no answer within {RESOLVE_SECONDS:g} s") from None
 
-    def close(self) -> None:
-        """Stop the threads; those that still wait for an answer end with it."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _answered(self, host: str, answer: asyncio.Future[Addresses]) -> None:
-        del self._asking[host]
-        if answer.cancelled() or answer.exception() is not None:
-            return
-        self._known[host] = (time.monotonic() + KEEP_SECONDS, answer.result())
+    async def _answer(self, host: str) -> Addresses:
+        async with self._threads:
+            addresses = await _in_thread(self._ask, host)
+        self._known[host] = (time.monotonic() + KEEP_SECONDS, addresses)
         self._known.move_to_end(host)
         if len(self._known) > MOST_NAMES:
             self._known.popitem(last=False)
+        return addresses
+
+
+async def _in_thread(ask: Callable[[str], Addresses], host: str) -> Addresses:
+    """Return `ask(host)` from a daemon thread: Python waits for an executor's at exit, and a resolver can hang."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Addresses] = loop.create_future()
+
+    def run() -> None:
+        try:
+            found: Addresses | Exception = ask(host)
+        except Exception as error:  # noqa: BLE001 - raised again where the answer is awaited
+            found = error
+        with suppress(RuntimeError):  # the loop is closed, nobody waits any more
+            loop.call_soon_threadsafe(_settle, answer, found)
+
+    threading.Thread(target=run, name=f"resolve {host}", daemon=True).start()
+    return await answer
+
+
+def _settle(answer: asyncio.Future[Addresses], found: Addresses | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(found, Exception):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)

@@ -184,7 +184,7 @@ def test_stale_connection_is_repeated_once_at_once_and_both_requests_are_told_of
         assert isinstance(second, Delivered)
         assert second.status == 201
         (repeat,) = second.repeats
-        assert (repeat.reason, repeat.certainty, repeat.permanent) == ("disconnected", Certainty.AMBIGUOUS, False)
+        assert (repeat.reason, repeat.certainty, repeat.permanent) == ("stale_connection", Certainty.AMBIGUOUS, False)
         requests = receiver.requests
         assert [request.connection for request in requests] == [1, 1, 2]
         assert requests[1].body == requests[2].body

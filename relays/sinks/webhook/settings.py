@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from outbox.durations import parse_duration
 from outbox.errors import InvalidSettings
@@ -15,13 +15,12 @@ from relays.http.addresses import Guard, parse_networks
 from relays.http.url import Url, parse_url
 from relays.sinks.webhook.bodies import BodyFormat
 from relays.sinks.webhook.outcomes import DEAD_ON
+from relays.sinks.webhook.values import choice, listed, switch, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["ENGINES", "Secret", "TlsFiles", "WebhookSettings", "check_header", "parse_settings"]
-
-Chosen = TypeVar("Chosen", bound=str)
 
 ENGINES = ("aiohttp", "httpx")
 _STATUSES = range(300, 600)
@@ -94,23 +93,23 @@ def parse_settings(settings: Mapping[str, Any]) -> WebhookSettings:
     if unknown := sorted(settings.keys() - _SETTINGS):
         raise InvalidSettings(f"webhook has no setting {unknown[0]!r}; it knows {', '.join(sorted(_SETTINGS))}")
     url = parse_url(settings.get("url"), "url")
-    is_http_allowed = _switch(settings, "allow_http")
+    is_http_allowed = switch(settings, "allow_http")
     if url.scheme == "http" and not is_http_allowed:
         raise InvalidSettings("url: is http, so everybody on the way could read it; use https or set allow_http = true")
-    engine = _choice(settings, "engine", ENGINES, "aiohttp")
+    engine = choice(settings, "engine", ENGINES, "aiohttp")
     _refuse_foreign(settings, engine)
     return WebhookSettings(
         url=url,
         secrets=_secrets(settings),
-        body=_choice(settings, "body", tuple(BodyFormat), BodyFormat.STANDARD),
+        body=choice(settings, "body", tuple(BodyFormat), BodyFormat.STANDARD),
         source=_source(settings),
         headers=_headers(settings),
         forward_headers=_forwarded(settings),
-        guard=Guard(parse_networks(_listed(settings, "allow_networks"), "allow_networks")),
+        guard=Guard(parse_networks(listed(settings, "allow_networks"), "allow_networks")),
         dead_on=_dead_on(settings),
         tls=_tls(settings),
         engine=engine,
-        http2=_switch(settings, "http2"),
+        http2=switch(settings, "http2"),
         proxy=parse_url(settings["proxy"], "proxy") if "proxy" in settings else None,
         connect_seconds=_connect_seconds(settings),
     )
@@ -133,46 +132,8 @@ def check_header(header: str, value: str) -> None:
         raise InvalidSettings(f"headers: {header[:100]!r} {fault}")
 
 
-def _switch(settings: Mapping[str, Any], name: str) -> bool:
-    match settings.get(name, False):
-        case True | "true":
-            return True
-        case False | "false":
-            return False
-        case value:
-            raise InvalidSettings(f"{name}: {value!r} is neither true nor false")
-
-
-def _listed(settings: Mapping[str, Any], name: str) -> list[Any]:
-    match settings.get(name):
-        case None | "":
-            return []
-        case str(text):
-            return [part.strip() for part in text.split(",")]
-        case list() | tuple() as values:
-            return list(values)
-        case int(value):
-            return [value]
-        case _:
-            raise InvalidSettings(f'{name}: is not a list; write ["…", "…"]')
-
-
-def _choice(settings: Mapping[str, Any], name: str, choices: tuple[Chosen, ...], default: Chosen) -> Chosen:
-    value = settings.get(name, default)
-    if value not in choices:
-        raise InvalidSettings(f"{name}: {value!r} is not known; write {', '.join(choices)}")
-    return choices[choices.index(value)]
-
-
-def _text(settings: Mapping[str, Any], name: str) -> str | None:
-    value = settings.get(name)
-    if value is not None and (not isinstance(value, str) or not value or "\0" in value):
-        raise InvalidSettings(f"{name}: is not a text")
-    return value
-
-
 def _source(settings: Mapping[str, Any]) -> str:
-    source = _text(settings, "source") or "outbox"
+    source = text(settings, "source") or "outbox"
     if not source.isascii() or not source.isprintable() or " " in source:
         raise InvalidSettings(f"source: {source!r} is not a URI reference like https://shop.example or /shop")
     return source
@@ -180,10 +141,10 @@ def _source(settings: Mapping[str, Any]) -> str:
 
 def _secrets(settings: Mapping[str, Any]) -> tuple[Secret, ...]:
     current = settings.get("secret")
-    listed = [current] if isinstance(current, str) else current
-    if listed is not None and (not isinstance(listed, list) or not listed):
+    given = [current] if isinstance(current, str) else current
+    if given is not None and (not isinstance(given, list) or not given):
         raise InvalidSettings("secret: is neither a text nor a list of texts; write env:NAME, file:PATH or whsec_…")
-    secrets = [Secret(_secret(value, f"secret[{n}]")) for n, value in enumerate(listed or ())]
+    secrets = [Secret(_secret(value, f"secret[{n}]")) for n, value in enumerate(given or ())]
     previous = settings.get("previous_secrets", [])
     if not isinstance(previous, list):
         raise InvalidSettings("previous_secrets: is not a list; rotate-secret writes it")
@@ -225,16 +186,16 @@ def _headers(settings: Mapping[str, Any]) -> dict[str, str]:
 def _forwarded(settings: Mapping[str, Any]) -> frozenset[str] | None:
     if "forward_headers" not in settings:
         return None
-    return frozenset(str(name).lower() for name in _listed(settings, "forward_headers"))
+    return frozenset(str(name).lower() for name in listed(settings, "forward_headers"))
 
 
 def _dead_on(settings: Mapping[str, Any]) -> frozenset[int]:
     if "dead_on" not in settings:
         return DEAD_ON
     statuses: set[int] = set()
-    for value in _listed(settings, "dead_on"):
-        text = str(value)
-        found = {status for status in _STATUSES if text in {str(status), f"{status // 100}xx"}}
+    for value in listed(settings, "dead_on"):
+        pattern = str(value)
+        found = {status for status in _STATUSES if pattern in {str(status), f"{status // 100}xx"}}
         if not found:
             raise InvalidSettings(f"dead_on: {value!r} is not a status from 300 to 599, or 3xx, 4xx, 5xx")
         statuses |= found
@@ -243,9 +204,9 @@ def _dead_on(settings: Mapping[str, Any]) -> frozenset[int]:
 
 def _tls(settings: Mapping[str, Any]) -> TlsFiles:
     files = TlsFiles(
-        ca_file=_text(settings, "ca_file"),
-        client_certificate=_text(settings, "client_certificate"),
-        client_key=_text(settings, "client_key"),
+        ca_file=text(settings, "ca_file"),
+        client_certificate=text(settings, "client_certificate"),
+        client_key=text(settings, "client_key"),
     )
     if files.client_key is not None and files.client_certificate is None:
         raise InvalidSettings("client_key: belongs to a client_certificate; set that, too")

@@ -117,7 +117,7 @@ class WebhookSink:
         outcome = await engine.exchange(request._replace(is_fresh=True), seconds)
         first = result_of(stale, endpoint, tries)
         assert isinstance(first, Refused)  # noqa: S101 - a failure is never delivered
-        return replace(result_of(outcome, endpoint, tries), repeats=(first,))
+        return replace(result_of(outcome, endpoint, tries), repeats=(replace(first, reason="stale_connection"),))
 
     def _endpoint(self, destination: Destination) -> Endpoint:
         """Return the destination's resolved settings; they are looked up once per version of it."""
