@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from outbox.errors import OutboxError
+from outbox.errors import BulkStopped
 from outbox.queries import query
 
 if TYPE_CHECKING:
@@ -15,15 +15,11 @@ if TYPE_CHECKING:
 
     import psycopg
 
-__all__ = ["Bulk", "BulkStopped"]
+__all__ = ["Bulk"]
 
 BATCH = 500
 FEWEST_JUDGED = 10
 WAIT_STEP_SECONDS = 0.1
-
-
-class BulkStopped(OutboxError):
-    """A bulk command stopped by itself: too much of what it set going failed again."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,9 @@
     │   └── IdempotencyConflict    the same idempotency key with other content (SQLSTATE OB001)
     ├── InvalidSignature           a received webhook was not signed with these secrets, or not lately
     ├── DatabaseUnreachable        no connection to PostgreSQL
-    └── SchemaMismatch             the schema is missing, older or newer than this code
+    ├── SchemaMismatch             the schema is missing, older or newer than this code
+    ├── RestoredCopy               the database is a copy of the one the outbox was installed in
+    └── BulkStopped                a bulk command stopped by itself: too much failed again
 
 psycopg's own errors pass through recording untouched: the transaction is the caller's (caller-commits).
 Messages are lower case and name the offending value (never a secret or a payload), its unit and the remedy.
@@ -20,6 +22,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "BulkStopped",
     "DatabaseUnreachable",
     "IdempotencyConflict",
     "InvalidEvent",
@@ -27,6 +30,7 @@ __all__ = [
     "InvalidSignature",
     "OutboxError",
     "ReferenceMissing",
+    "RestoredCopy",
     "SchemaMismatch",
     "TransactionRequired",
     "UsageError",
@@ -79,3 +83,11 @@ class SchemaMismatch(OutboxError):
     """The schema `outbox` is missing, or this code cannot work with its version."""
 
     exit_code = 4
+
+
+class RestoredCopy(OutboxError):
+    """The database is a copy (restored, cloned) of the one the outbox was installed in: nothing is sent from it."""
+
+
+class BulkStopped(OutboxError):
+    """A bulk command stopped by itself: too much of what it set going failed again."""

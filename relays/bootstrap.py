@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from outbox.database import aconnect, connect
+from outbox.identity import check_identity
 from outbox.migrate import check_schema
 from relays.attempt_log import AttemptLog
 from relays.backlog import Backlog
@@ -39,6 +40,7 @@ def serve(settings: RelaySettings) -> int:
         load_app(name)
     with connect(settings.dsn, application_name="outbox-relay start") as connection:
         check_schema(connection)
+        check_identity(connection)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(settings))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from outbox.identity import adopt
 from outbox.migrate import migrate
 from tests.servers import Database, start_server
 
@@ -59,7 +60,11 @@ def _database(server: str, template: str):
     name = f"outbox_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(f"create database {name} template {template}")
-        yield Database(name, psycopg.conninfo.make_conninfo(server, dbname=name))
+        database = Database(name, psycopg.conninfo.make_conninfo(server, dbname=name))
+        if template != "template0":  # relays refuse a copy that nobody adopted
+            with database.connect() as connection:
+                adopt(connection)
+        yield database
         admin.execute(f"drop database if exists {name} with (force)")
 
 

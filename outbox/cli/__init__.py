@@ -7,7 +7,7 @@ import sys
 import psycopg
 import typer
 
-from outbox.cli import database, dead, demo, destinations, recording, status
+from outbox.cli import database, dead, demo, destinations, recording, status, upkeep
 from outbox.errors import DatabaseUnreachable, OutboxError
 
 __all__ = ["app", "main"]
@@ -26,6 +26,7 @@ recording.register(app)
 status.register(app)
 app.add_typer(destinations.app, name="destinations")
 dead.register(app)
+upkeep.register(app)
 demo.register(app)
 
 
