@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import namedtuple_row
 
-from outbox.errors import InvalidSettings, UsageError
+from outbox.errors import DestinationChanged, InvalidSettings, UsageError
 from outbox.model import Destination, DestinationState
 from outbox.plugins import load_sink
 from outbox.policy import Policy, parse_policy
@@ -39,6 +39,15 @@ def list_destinations(connection: psycopg.Connection[Any]) -> list[Destination]:
     """Return all destinations that are not removed, by name."""
     with connection.cursor(row_factory=namedtuple_row) as cursor:
         return [_destination(row) for row in cursor.execute(query("list_destinations")).fetchall()]
+
+
+def change_settings(connection: psycopg.Connection[Any], destination: Destination, settings: Mapping[str, Any]) -> None:
+    """Store `settings` in place of those of `destination`, as it was read.
+
+    Raises:
+        DestinationChanged: somebody else changed it meanwhile; nothing was changed.
+    """
+    _store(connection, destination, destination.event_types, settings, destination.policy)
 
 
 def find_destination(connection: psycopg.Connection[Any], name: str) -> Destination:
@@ -97,6 +106,7 @@ def change_destination(
 
     Raises:
         UsageError: there is no such destination, or the result makes no sense; nothing was changed.
+        DestinationChanged: somebody else changed it meanwhile; nothing was changed.
     """
     found = find_destination(connection, name)
     types = found.event_types if event_types is None else tuple(event_types)
@@ -108,8 +118,10 @@ def change_destination(
         "event_types": list(types),
         "settings": json.dumps(merged),
         "policy": json.dumps(merged_policy),
+        "version": found.version,
     }
-    connection.execute(query("change_destination"), parameters)
+    if not connection.execute(query("change_destination"), parameters).rowcount:
+        raise DestinationChanged(f"destination {name!r} was changed by somebody else just now; look at it and run this again")
 
 
 def pause_destination(connection: psycopg.Connection[Any], name: str, reason: str | None) -> None:
@@ -145,9 +157,13 @@ def remove_destination(connection: psycopg.Connection[Any], name: str) -> int:
 def shown_settings(destination: Destination) -> dict[str, Any]:
     """Return the settings fit to be shown: references as they are, inline secrets and URL tokens masked."""
     try:
-        secret_names: frozenset[str] = getattr(load_sink(destination.sink), "secret_settings", frozenset())
+        kind = load_sink(destination.sink)
     except InvalidSettings:
-        secret_names = frozenset(destination.settings)  # the sink is not here to say which are secret
+        return {name: _masked(value) for name, value in destination.settings.items()}  # nobody says which are secret
+    if hasattr(kind, "shown_settings"):
+        shown: dict[str, Any] = kind.shown_settings(destination.settings)
+        return shown
+    secret_names: frozenset[str] = getattr(kind, "secret_settings", frozenset())
     return {
         name: _masked(value) if name in secret_names else _without_tokens(value)
         for name, value in destination.settings.items()
@@ -174,7 +190,7 @@ def _without_tokens(value: Any) -> Any:
     if not isinstance(value, str) or "://" not in value:
         return value
     scheme, _, rest = value.partition("://")
-    host = rest.partition("/")[0].rpartition("@")[2]
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]  # a query may follow the host at once
     return f"{scheme}://{host}/{REDACTED}"
 
 

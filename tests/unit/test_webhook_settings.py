@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from outbox.destinations import shown_settings
 from outbox.errors import InvalidSettings, ReferenceMissing
 from outbox.secrets import redact, resolve_secret, shown_secret
 from relays.sinks.webhook import WebhookSink
 from relays.sinks.webhook.settings import parse_settings
+from tests.webhook_deliveries import destination
 
 URL = "https://8.8.8.8/hooks"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -118,30 +121,37 @@ def test_rotation_to_the_same_or_to_no_secret_is_refused(new):
         WebhookSink.rotate_secret({"url": URL, "secret": SECRET}, new, 60, NOW)
 
 
+def shown(**settings):
+    return shown_settings(replace(destination("https://shop.example/"), settings=settings))
+
+
 def test_w12_settings_are_shown_without_secrets():
-    shown = WebhookSink.shown_settings(
-        {
-            "url": "https://shop.example/services/SECRET2?token=SECRET3",
-            "secret": ["whsec_SECRET5", "env:SHOP_SECRET"],
-            "previous_secrets": [{"secret": "whsec_SECRET5", "until": "2026-12-02T00:00:00+00:00"}],
-            "headers": {"authorization": "Bearer SECRET4", "x-token": "file:/run/token"},
-            "proxy": "http://proxy:3128/SECRET2",
-            "body": "raw",
-        }
+    seen = shown(
+        url="https://shop.example/services/SECRET2?token=SECRET3",
+        secret=["whsec_SECRET5", "env:SHOP_SECRET"],
+        previous_secrets=[{"secret": "whsec_SECRET5", "until": "2026-12-02T00:00:00+00:00"}],
+        headers={"authorization": "Bearer SECRET4", "x-token": "file:/run/token"},
+        proxy="http://proxy:3128/SECRET2",
+        body="raw",
     )
-    assert "SECRET" not in repr(shown).replace("SHOP_SECRET", "")
-    assert shown["url"] == "https://shop.example/…"
-    assert shown["secret"] == ["[redacted]", "env:SHOP_SECRET"]
-    assert shown["headers"]["x-token"] == "file:/run/token"
-    assert shown["body"] == "raw"
+    assert "SECRET" not in repr(seen).replace("SHOP_SECRET", "")
+    assert "shop.example" in seen["url"]
+    assert seen["secret"][1] == "env:SHOP_SECRET"
+    assert seen["headers"]["x-token"] == "file:/run/token"
+    assert seen["body"] == "raw"
 
 
 @pytest.mark.parametrize(
-    "value", [None, 7, [], {}, "x SECRET1", ["SECRET1"], {"a": "SECRET1"}, [{"secret": "SECRET1"}]]
+    "url", ["https://h?token=SECRET3", "https://u:SECRET1@h?x#SECRET2", "https://h#SECRET2", "x SECRET1"]
 )
-@pytest.mark.parametrize("name", ["url", "proxy", "secret", "previous_secrets", "headers"])
-def test_w12_settings_that_no_longer_parse_are_shown_without_secrets(name, value):
-    assert "SECRET" not in repr(WebhookSink.shown_settings({name: value}))
+def test_w12_urls_that_no_longer_parse_are_shown_without_secrets(url):
+    assert "SECRET" not in repr(shown(url=url, proxy=url))
+
+
+@pytest.mark.parametrize("value", ["SECRET1", ["SECRET1"], {"a": "SECRET1"}, [{"secret": "SECRET1"}], None, 7])
+@pytest.mark.parametrize("name", ["secret", "previous_secrets", "headers"])
+def test_w12_settings_of_the_wrong_form_are_shown_without_secrets(name, value):
+    assert "SECRET" not in repr(shown(**{name: value}))
 
 
 def test_secret_references(monkeypatch, tmp_path):

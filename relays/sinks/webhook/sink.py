@@ -19,7 +19,6 @@ from relays.sinks.webhook.request import request_of
 from relays.sinks.webhook.rotation import rotated
 from relays.sinks.webhook.saving import check_settings
 from relays.sinks.webhook.settings import parse_settings
-from relays.sinks.webhook.showing import shown_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +47,7 @@ class WebhookSink:
         timeout=20.0,
         max_in_flight=4,
     )
-    secret_settings: ClassVar[frozenset[str]] = frozenset(("secret", "previous_secrets", "headers", "url"))
+    secret_settings: ClassVar[frozenset[str]] = frozenset(("secret", "previous_secrets", "headers", "url", "proxy"))
 
     def __init__(self, resolver: Resolver | None = None) -> None:
         self._resolver = resolver
@@ -63,11 +62,6 @@ class WebhookSink:
             InvalidSettings: names the setting and the remedy, never a secret.
         """
         check_settings(settings)
-
-    @classmethod
-    def shown_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `settings` as people may see them: without inline secrets, header values, URL path and query."""
-        return shown_settings(settings)
 
     @classmethod
     def rotate_secret(
