@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from outbox.encoding import check_text, encode_payload
 from outbox.errors import InvalidEvent
@@ -27,8 +26,7 @@ _MAX_DELAY_SECONDS = 10 * 365 * 86400.0
 _LAST_YEAR = 9998  # so that no offset turns a stored time into one that datetime cannot show
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """An event as text, the form that every driver sends alike; `due_at` is ISO 8601 with an offset."""
 
     type: str

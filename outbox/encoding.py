@@ -23,6 +23,7 @@ __all__ = ["JsonText", "check_text", "encode_payload"]
 
 MAX_DEPTH = 200  # what common JSON readers take; PostgreSQL alone would take thousands
 _NUMERIC_DIGITS = range(-16383, 131072)  # powers of ten that PostgreSQL's numeric can hold
+_STR = frozenset({str})
 _PLAIN_SCALARS = frozenset({str, int, float, bool, type(None)})
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -51,7 +52,7 @@ def encode_payload(payload: Any, name: str = "payload") -> str:
     try:
         if _is_plain(payload, 0):
             text = _ENCODER.encode(payload)
-            if "\\u0000" not in text and _LONE_SURROGATE.search(text) is None:
+            if "\\u0000" not in text and (text.isascii() or _LONE_SURROGATE.search(text) is None):
                 return text
     except ValueError:  # not finite, or thousands of digits; _pieces says where
         pass
@@ -66,28 +67,24 @@ def check_text(name: str, text: str) -> None:
     """
     if "\0" in text:
         raise InvalidEvent(f"{name}: NUL (\\u0000) is not storable in PostgreSQL; remove or encode it")
-    if _LONE_SURROGATE.search(text):
+    if not text.isascii() and _LONE_SURROGATE.search(text):
         raise InvalidEvent(f"{name}: a lone surrogate is no text; decode the bytes it came from properly")
 
 
 def _is_plain(value: Any, depth: int) -> bool:
     """Tell whether json.dumps spells `value` as `_pieces` would, bar what its text shows afterwards."""
     kind = type(value)
-    if kind in _PLAIN_SCALARS:
-        return True
-    if depth > MAX_DEPTH:
-        return False
     if kind is dict:
-        return all(map(_is_str, value)) and _are_plain(value.values(), depth + 1)
-    return kind in {list, tuple} and _are_plain(value, depth + 1)
-
-
-def _is_str(key: Any) -> bool:
-    return type(key) is str
-
-
-def _are_plain(values: Any, depth: int) -> bool:
-    return all(type(value) in _PLAIN_SCALARS or _is_plain(value, depth) for value in values)
+        if not _STR.issuperset(map(type, value)):
+            return False
+        values = value.values()
+    elif kind is list or kind is tuple:
+        values = value
+    else:
+        return kind in _PLAIN_SCALARS
+    if _PLAIN_SCALARS.issuperset(map(type, values)):  # most containers end here, without a call for each value
+        return depth <= MAX_DEPTH
+    return depth < MAX_DEPTH and all(_is_plain(item, depth + 1) for item in values)
 
 
 def _pieces(value: Any, path: str, depth: int) -> Iterator[str]:

@@ -373,10 +373,11 @@ create function outbox.entry_fault(entry jsonb) returns text
     return case
         when jsonb_typeof(entry) <> 'object' then
             'OB007 is a JSON ' || jsonb_typeof(entry) || '; give an object like {"type": "order.paid", "payload": {}}'
-        when entry - array['type', 'payload', 'key', 'idempotency_key', 'headers', 'due_at', 'delay_seconds', 'destination'] <> '{}'::jsonb then
-            'OB007 has a field that no event has; it knows type, payload, key, idempotency_key, headers, due_at, delay_seconds and destination'
         when coalesce(jsonb_typeof(entry -> 'type'), 'null') <> 'string' then
             'OB002 type: is missing or not a string; write letters, digits and underscores joined by dots, like order.paid'
+        when entry - array['type', 'payload'] = '{}'::jsonb then null  -- most are no more than that
+        when entry - array['type', 'payload', 'key', 'idempotency_key', 'headers', 'due_at', 'delay_seconds', 'destination'] <> '{}'::jsonb then
+            'OB007 has a field that no event has; it knows type, payload, key, idempotency_key, headers, due_at, delay_seconds and destination'
         when coalesce(jsonb_typeof(entry -> 'key'), 'null') not in ('string', 'null') then
             'OB002 key: is not a string'
         when coalesce(jsonb_typeof(entry -> 'idempotency_key'), 'null') not in ('string', 'null') then
