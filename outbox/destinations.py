@@ -7,14 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.rows import namedtuple_row
 
-from outbox.errors import DestinationChanged, InvalidSettings, UsageError
+from outbox.errors import DestinationChanged, UsageError
 from outbox.model import Destination, DestinationState
 from outbox.plugins import load_sink
 from outbox.policy import Policy, parse_policy
 from outbox.queries import query
-from outbox.secrets import REDACTED, shown_secret
+from outbox.rows import named_row, named_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = [
     "add_destination",
     "change_destination",
+    "change_settings",
     "find_destination",
     "list_destinations",
     "pause_destination",
     "remove_destination",
     "resume_destination",
-    "shown_settings",
 ]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -37,17 +36,7 @@ RESUME_BATCH = 1000
 
 def list_destinations(connection: psycopg.Connection[Any]) -> list[Destination]:
     """Return all destinations that are not removed, by name."""
-    with connection.cursor(row_factory=namedtuple_row) as cursor:
-        return [_destination(row) for row in cursor.execute(query("list_destinations")).fetchall()]
-
-
-def change_settings(connection: psycopg.Connection[Any], destination: Destination, settings: Mapping[str, Any]) -> None:
-    """Store `settings` in place of those of `destination`, as it was read.
-
-    Raises:
-        DestinationChanged: somebody else changed it meanwhile; nothing was changed.
-    """
-    _store(connection, destination, destination.event_types, settings, destination.policy)
+    return [_destination(row) for row in named_rows(connection, "list_destinations")]
 
 
 def find_destination(connection: psycopg.Connection[Any], name: str) -> Destination:
@@ -113,15 +102,16 @@ def change_destination(
     merged = _merged(found.settings, settings or {})
     merged_policy = _merged(found.policy, policy or {})
     _check(name, found.sink, types, merged, merged_policy)
-    parameters = {
-        "id": found.id,
-        "event_types": list(types),
-        "settings": json.dumps(merged),
-        "policy": json.dumps(merged_policy),
-        "version": found.version,
-    }
-    if not connection.execute(query("change_destination"), parameters).rowcount:
-        raise DestinationChanged(f"destination {name!r} was changed by somebody else just now; look at it and run this again")
+    _store(connection, found, types, merged, merged_policy)
+
+
+def change_settings(connection: psycopg.Connection[Any], destination: Destination, settings: Mapping[str, Any]) -> None:
+    """Store `settings` in place of those of `destination`, as it was read.
+
+    Raises:
+        DestinationChanged: somebody else changed it meanwhile; nothing was changed.
+    """
+    _store(connection, destination, destination.event_types, settings, destination.policy)
 
 
 def pause_destination(connection: psycopg.Connection[Any], name: str, reason: str | None) -> None:
@@ -139,59 +129,36 @@ def resume_destination(connection: psycopg.Connection[Any], name: str) -> int:
     connection.execute(query("resume_destination"), {"id": found.id})
     released, last = 0, 0
     while True:
-        row = connection.execute(
-            query("release_held"), {"id": found.id, "after_id": last, "batch": RESUME_BATCH}
-        ).fetchone()
-        if row is None or not row[0]:
+        batch = named_row(connection, "release_held", {"id": found.id, "after_id": last, "batch": RESUME_BATCH})
+        if not batch.released:
             return released
-        released, last = released + row[0], row[1]
+        released, last = released + batch.released, batch.last_id
 
 
 def remove_destination(connection: psycopg.Connection[Any], name: str) -> int:
     """Remove a destination and return how many open deliveries it leaves: held until they are discarded."""
     found = find_destination(connection, name)
-    row = connection.execute(query("remove_destination"), {"id": found.id}).fetchone()
-    return int(row[0]) if row is not None else 0
+    return int(named_row(connection, "remove_destination", {"id": found.id}).left_open)
 
 
-def shown_settings(destination: Destination) -> dict[str, Any]:
-    """Return the settings fit to be shown: references as they are, inline secrets and URL tokens masked."""
-    try:
-        kind = load_sink(destination.sink)
-    except InvalidSettings:
-        return {name: _masked(value) for name, value in destination.settings.items()}  # nobody says which are secret
-    if hasattr(kind, "shown_settings"):
-        shown: dict[str, Any] = kind.shown_settings(destination.settings)
-        return shown
-    secret_names: frozenset[str] = getattr(kind, "secret_settings", frozenset())
-    return {
-        name: _masked(value) if name in secret_names else _without_tokens(value)
-        for name, value in destination.settings.items()
+def _store(
+    connection: psycopg.Connection[Any],
+    found: Destination,
+    event_types: Sequence[str],
+    settings: Mapping[str, Any],
+    policy: Mapping[str, Any],
+) -> None:
+    parameters = {
+        "id": found.id,
+        "event_types": list(event_types),
+        "settings": json.dumps(settings),
+        "policy": json.dumps(policy),
+        "version": found.version,
     }
-
-
-def _masked(value: Any) -> Any:
-    """Return what may be shown of a secret setting: references, and of a URL its host."""
-    match value:
-        case list():
-            return [_masked(item) for item in value]
-        case dict():
-            return {name: _masked(item) for name, item in value.items()}
-        case str() if "://" in value:
-            return _without_tokens(value)
-        case str():
-            return shown_secret(value)
-        case _:
-            return value
-
-
-def _without_tokens(value: Any) -> Any:
-    """Mask what in a URL may be a credential: the user, the path and the query."""
-    if not isinstance(value, str) or "://" not in value:
-        return value
-    scheme, _, rest = value.partition("://")
-    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]  # a query may follow the host at once
-    return f"{scheme}://{host}/{REDACTED}"
+    if not connection.execute(query("change_destination"), parameters).rowcount:
+        raise DestinationChanged(
+            f"destination {found.name!r} was changed by somebody else just now; look at it and run this again"
+        )
 
 
 def _check(

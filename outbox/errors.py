@@ -11,6 +11,7 @@
     ├── DatabaseUnreachable        no connection to PostgreSQL
     ├── SchemaMismatch             the schema is missing, older or newer than this code
     ├── RestoredCopy               the database is a copy of the one the outbox was installed in
+    ├── DestinationChanged         somebody else changed the destination meanwhile: look and run it again
     └── BulkStopped                a bulk command stopped by itself: too much failed again
 
 psycopg's own errors pass through recording untouched: the transaction is the caller's (caller-commits).
@@ -24,6 +25,7 @@ from typing import ClassVar
 __all__ = [
     "BulkStopped",
     "DatabaseUnreachable",
+    "DestinationChanged",
     "IdempotencyConflict",
     "InvalidEvent",
     "InvalidSettings",
@@ -87,6 +89,10 @@ class SchemaMismatch(OutboxError):
 
 class RestoredCopy(OutboxError):
     """The database is a copy (restored, cloned) of the one the outbox was installed in: nothing is sent from it."""
+
+
+class DestinationChanged(OutboxError):
+    """Somebody else changed the destination between reading and writing it; nothing was changed."""
 
 
 class BulkStopped(OutboxError):

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import namedtuple_row
-
 from outbox.errors import RestoredCopy
-from outbox.queries import query
+from outbox.rows import named_row
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,8 +19,7 @@ __all__ = ["adopt", "check_identity", "describe_copy"]
 
 def describe_copy(connection: psycopg.Connection[Any]) -> str | None:
     """Return in what this database differs from the one the outbox was installed in, or None when it is the same."""
-    with connection.cursor(row_factory=namedtuple_row) as cursor:
-        row = cursor.execute(query("read_identity")).fetchone()
+    row = named_row(connection, "read_identity")
     if row is None:
         return None
     if row.installed_system != row.this_system:
@@ -49,5 +46,4 @@ def check_identity(connection: psycopg.Connection[Any]) -> None:
 
 def adopt(connection: psycopg.Connection[Any]) -> bool:
     """Let relays send from this copy from now on; return whether it was one."""
-    row = connection.execute(query("adopt_database")).fetchone()
-    return row is not None and bool(row[0])
+    return bool(named_row(connection, "adopt_database").adopted)

@@ -10,13 +10,11 @@ import json
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from psycopg.rows import namedtuple_row
-
 from outbox.errors import UsageError
 from outbox.migrate import applied_version
 from outbox.problems import find_problems
-from outbox.queries import query
 from outbox.reasons import state_and_why
+from outbox.rows import named_row, named_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,11 +29,11 @@ COUNTED = ("waiting", "scheduled", "leased", "held", "blocked")
 
 def overview(connection: psycopg.Connection[Any]) -> dict[str, Any]:
     """Return the state of the whole outbox: database, relays, totals, destinations, problems."""
-    relays = [_relay(row) for row in _rows(connection, "list_relays")]
-    counts = {row.destination_id: row for row in _rows(connection, "count_open")}
-    rows = _rows(connection, "list_destinations_for_status")
+    relays = [_relay(row) for row in named_rows(connection, "list_relays")]
+    counts = {row.destination_id: row for row in named_rows(connection, "count_open")}
+    rows = named_rows(connection, "list_destinations_for_status")
     destinations = [_destination(row, counts.get(row.id)) for row in rows]
-    [dangers] = _rows(connection, "read_dangers")
+    dangers = named_row(connection, "read_dangers")
     found = {
         "database": {
             "server_version": connection.info.parameter_status("server_version"),
@@ -63,27 +61,22 @@ def timeline(connection: psycopg.Connection[Any], event_id: str) -> dict[str, An
         parameters = {"event_id": UUID(event_id)}
     except ValueError:
         raise UsageError(f"{event_id!r} is not an event id; it is a uuid, as record_event returns it") from None
-    events = _rows(connection, "read_event", parameters)
-    if not events:
+    event = named_row(connection, "read_event", parameters)
+    if event is None:
         raise LookupError(f"no event {event_id}: it was rolled back, never recorded, or removed by retention")
-    attempts = _rows(connection, "list_event_attempts", parameters)
+    attempts = named_rows(connection, "list_event_attempts", parameters)
     return {
         "event": {
-            "id": events[0].id,
-            "type": events[0].type,
-            "key": events[0].key,
-            "recorded_at": _time(events[0].recorded_at),
+            "id": event.id,
+            "type": event.type,
+            "key": event.key,
+            "recorded_at": _time(event.recorded_at),
         },
         "deliveries": [
             _delivery(row, [attempt for attempt in attempts if attempt.delivery_id == row.id])
-            for row in _rows(connection, "list_event_deliveries", parameters)
+            for row in named_rows(connection, "list_event_deliveries", parameters)
         ],
     }
-
-
-def _rows(connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
-    with connection.cursor(row_factory=namedtuple_row) as cursor:
-        return cursor.execute(query(name), parameters).fetchall()
 
 
 def _relay(row: Any) -> dict[str, Any]:

@@ -31,6 +31,7 @@ __all__ = [
     "Type",
     "Until",
     "Yes",
+    "actor",
     "confirm",
     "work",
 ]

@@ -8,15 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from outbox import destinations as known
-from outbox.cli.options import Dsn, Json, connected
+from outbox.cli import probing
+from outbox.cli.bulk import By, actor
+from outbox.cli.options import Dsn, Json, Name, connected
 from outbox.cli.output import print_json, print_table, say
 from outbox.errors import UsageError
+from outbox.masking import shown_settings
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Where events go: add, look, change, pause, resume, remove.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name of the destination.")]
 Events = Annotated[
     list[str] | None, typer.Option("--events", help="Types it gets: *, order.*, order.paid; may be repeated.")
 ]
@@ -103,11 +105,14 @@ def set_(
 
 @app.command()
 def pause(
-    name: Name, reason: Annotated[str | None, typer.Option(help="Why; shown by status.")] = None, dsn: Dsn = None
+    name: Name,
+    reason: Annotated[str | None, typer.Option(help="Why; shown by status.")] = None,
+    by: By = None,
+    dsn: Dsn = None,
 ) -> None:
     """Hold its deliveries: nothing is lost, no attempt is used."""
     with connected(dsn) as connection:
-        known.pause_destination(connection, name, reason)
+        known.pause_destination(connection, name, f"{reason or 'paused'} (by {actor(by)})")
     say(f"paused destination {name}; its deliveries are held until `outbox destinations resume {name}`")
 
 
@@ -132,6 +137,9 @@ def remove(
     say(f"removed destination {name}; {left} open deliveries are held, discard them with `outbox dead discard`")
 
 
+probing.register(app)
+
+
 def _shown(destination: Any) -> dict[str, Any]:
     return {
         "name": destination.name,
@@ -141,7 +149,7 @@ def _shown(destination: Any) -> dict[str, Any]:
         "state_reason": destination.state_reason,
         "state_changed_at": destination.state_changed_at.isoformat(),
         "held_until": None if destination.held_until is None else destination.held_until.isoformat(),
-        "settings": known.shown_settings(destination),
+        "settings": shown_settings(destination.sink, destination.settings),
         "policy": dict(destination.policy),
     }
 

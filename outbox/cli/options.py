@@ -13,12 +13,13 @@ from outbox.settings import dsn_setting
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Dsn", "Json", "connected"]
+__all__ = ["Dsn", "Json", "Name", "connected"]
 
 Dsn = Annotated[
     str | None,
     typer.Option("--dsn", help="PostgreSQL, as URI or key=value; else OUTBOX_DSN.", show_default=False),
 ]
+Name = Annotated[str, typer.Argument(help="Name of the destination.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 

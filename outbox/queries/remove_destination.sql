@@ -5,6 +5,6 @@ with removed as (
     set removed_at = clock_timestamp()
     where id = %(id)s
     returning id)
-select count(o.id)
+select count(o.id) as left_open
 from removed
 left join outbox.deliveries o on o.destination_id = removed.id
