@@ -84,7 +84,7 @@ class Claims:
                 "relay_id": self._relay_id,
                 "suspects": suspects,
                 "scan_limit": SCAN_LIMIT,
-                "run_limit": RUN_LIMIT,
+                "run_limits": [0 if ask.target.policy.rate_per_second else RUN_LIMIT for ask in asks],
                 "frontier": fence.frontier,
                 "free_slots": fence.free_slots,
                 "high_due_ats": [_high(ask.target) if suspects else "infinity" for ask in asks],

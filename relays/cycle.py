@@ -80,6 +80,7 @@ class Cycle:
         self._doorbell = doorbell
         self._observer = observer
         self._refreshed = refreshed
+        self._relay_id = relay_id
         self._claims = Claims(session, relay_id)
         self._sweeps = Sweeps(sweep_session, clock, settings.poll)
         self._sweeping: asyncio.Task[list[Target]] | None = None
@@ -154,6 +155,7 @@ class Cycle:
         if now >= self._refresh_at:
             if await self._serving.refresh():
                 self._refreshed()
+            await self._serving.rank(self._relay_id)
             self._refresh_at = now + REFRESH_SECONDS
         for target in self._serving.targets.values():
             target.wake(now)
@@ -206,11 +208,12 @@ class Cycle:
         free = min(self._slots.free, CLAIM_LIMIT)
         if free == 0 or self._settlements.is_pressing:
             return []
-        candidates = list(targets)
+        now = time.monotonic()
+        candidates = [target for target in targets if target.is_open(now)]  # it may have been held meanwhile
         random.shuffle(candidates)  # so that with few slots left every destination gets its turn
         asks = []
         for target in candidates:
-            wanted = target.room(free, is_alone=len(self._serving.targets) == 1)
+            wanted = target.room(free, now, is_alone=len(self._serving.targets) == 1)
             wanted = wanted if room is None else min(wanted, room)
             if wanted:
                 asks.append(Ask(target, wanted, target.mark))
@@ -225,6 +228,7 @@ class Cycle:
         for run in claimed.runs:
             for delivery in run.deliveries:
                 self._leases.add(delivery, run.target.lease_seconds)
+            run.target.took(len(run.deliveries))
             self._slots.start(run)
         self._fenced += claimed.fenced
         if claimed.fenced:  # mostly a recorder that is committing just now

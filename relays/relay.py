@@ -58,10 +58,11 @@ class Relay:
         self._leases = Leases(settings.dsn, self._beat, BEAT_SECONDS)
         self._serving = Serving(self._session, settings)
         self._doorbell = Doorbell(settings.listen_dsn or settings.dsn, settings.dsn, self._ring)
-        self._holds = Holds(self._settling)
+        self._holds = Holds(self._settling, self._clock)
         self._is_stopping = False
         self._is_hurried = False
         self._state = "running"
+        self._told_serves = ""
         self._cycle: Cycle | None = None
         self.relay_id = 0
         self.given_back: list[tuple[Target, Delivery, bool]] = []
@@ -149,6 +150,7 @@ class Relay:
         stack.push_async_callback(self._serving.close)
         await self._serving.refresh()
         self._serving.check()
+        await self._settling.execute("beat", self._heartbeat())  # says at once what is served here
         self._leases.start(self._shortest_lease())
         stack.callback(self._leases.stop)
         await self._doorbell.open()
@@ -207,12 +209,14 @@ class Relay:
         connection.execute(query("beat"), self._heartbeat())
 
     def _heartbeat(self) -> dict[str, Any]:
+        serves = self._serves()
+        is_new, self._told_serves = serves != self._told_serves, serves
         return {
             "relay_id": self.relay_id,
             "in_flight": self._slots.in_flight,
             "state": self._state,
             "doorbell": "listening" if self._doorbell.is_available else "polling",
-            "serves": self._serves(),
+            "serves": serves if is_new else None,
         }
 
     async def _finish(self, cycle: Cycle) -> None:
@@ -270,8 +274,7 @@ class Relay:
     def _finished(self, target: Target, delivery: Delivery, result: Result, started: float, ended: float) -> None:
         if delivery.interruptions and self._cycle is not None:
             self._cycle.suspect_finished()
-        if result.hold is not None:
-            self._holds.apply(target, result.hold)
+        self._holds.observe(target, result)
         self._settlements.finish(target, delivery, result, started, ended)
 
     def _give_back(self, target: Target, deliveries: Sequence[Delivery]) -> None:

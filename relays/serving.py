@@ -24,6 +24,8 @@ __all__ = ["Serving"]
 
 log = logging.getLogger("relays.serving")
 
+FLEET_SECONDS = 2.0
+
 
 class Serving:
     """The served destinations as targets, by id. One sink instance per sink name."""
@@ -32,6 +34,7 @@ class Serving:
         self._session = session
         self._settings = settings
         self._version = ""
+        self._fleet_at = 0.0
         self._sinks: dict[str, Sink] = {}
         self._complaints: dict[str, str] = {}
         self.targets: dict[int, Target] = {}
@@ -50,7 +53,23 @@ class Serving:
             if target is not None:
                 served[found.id] = target
         self.targets = served
+        self._fleet_at = 0.0
         return True
+
+    async def rank(self, relay_id: int) -> None:
+        """Find this relay's place among those alive, every few seconds: its shares of fleet-wide limits follow."""
+        now = time.monotonic()
+        if now < self._fleet_at:
+            return
+        self._fleet_at = now + FLEET_SECONDS
+        rows = await self._session.named_rows("list_fleet")
+        fleet = [(row.id, None if row.destinations is None else frozenset(row.destinations)) for row in rows]
+        for target in self.targets.values():
+            name = target.destination.name
+            ids = [number for number, names in fleet if names is None or name in names]
+            if relay_id not in ids:
+                ids = sorted([*ids, relay_id])
+            target.relays, target.rank = len(ids), ids.index(relay_id)
 
     def check(self) -> None:
         """Refuse at start what cannot work later.
@@ -86,7 +105,9 @@ class Serving:
             target = Target(destination, policy, sink, lease_seconds)
         target.destination, target.policy, target.sink = destination, policy, sink
         target.lease_seconds = lease_seconds
-        target.held_until = time.monotonic() + row.held_seconds if row.held_seconds else 0.0
+        now = time.monotonic()
+        target.held_until = now + row.held_seconds if row.held_seconds and row.held_seconds > 0 else 0.0
+        target.returned_at = None if row.returned_seconds is None else now - row.returned_seconds
         target.may_have_due = True
         return target
 

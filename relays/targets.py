@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from outbox.model import DestinationState
+from relays.health import Breaker, ramp
+from relays.shares import TokenBucket, in_flight_share, rate_share
 
 if TYPE_CHECKING:
     from outbox.model import Destination
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["START", "Mark", "Target"]
 
+OPEN_STATES = frozenset((DestinationState.ACTIVE, DestinationState.TRIPPED))
+"""Tripped ones get a probe once their wait is over."""
+
+LARGEST = 1_000_000
 MARGIN = timedelta(milliseconds=30)
 """How far behind the last claimed row a claim starts again: commits are seen a little out of order."""
 
@@ -61,21 +67,54 @@ class Target:
     next_due: float | None = None
     held_until: float = 0.0
     keys_going_on: set[str] = field(default_factory=set)
+    breaker: Breaker = field(default_factory=Breaker)
+    bucket: TokenBucket | None = None
+    relays: int = 1
+    rank: int = 0
+    returned_at: float | None = None
 
-    def room(self, free_slots: int, *, is_alone: bool) -> int:
-        """Return how many deliveries may be claimed now, of `free_slots` free in the relay.
+    def room(self, free_slots: int, now: float, *, is_alone: bool) -> int:
+        """Return how many deliveries may be claimed at `now` (monotonic seconds), of `free_slots` free in the relay.
 
         Unless it is alone, a destination gets half of the free slots, and the last one only while it has nothing
-        in flight: a slow destination cannot occupy the relay or hide the others.
+        in flight: a slow destination cannot occupy the relay or hide the others. What may be in flight and the rate
+        are this relay's shares of the fleet's; a tripped destination gets one probe, one that came back a ramp.
         """
         room = free_slots
         if not is_alone:
             room = (free_slots + 1) // 2
             if free_slots == 1 and self.in_flight:
                 return 0
-        if self.policy.max_in_flight is not None:
-            room = min(room, self.policy.max_in_flight - self.in_flight)
-        return max(room, 0)
+        limit = self._limit(now)
+        if limit is not None:
+            room = min(room, limit - self.in_flight)
+        return max(min(room, self._rated(now)), 0)
+
+    def _limit(self, now: float) -> int | None:
+        """Return how much may be in flight here, or None for as much as there are slots."""
+        if self.destination.state is DestinationState.TRIPPED:
+            return in_flight_share(1, self.relays, self.rank)
+        limit = self.policy.max_in_flight
+        if self.returned_at is not None and (slowed := ramp(LARGEST, now - self.returned_at)) < LARGEST:
+            limit = slowed if limit is None else min(limit, slowed)
+        return None if limit is None else in_flight_share(limit, self.relays, self.rank)
+
+    def _rated(self, now: float) -> int:
+        """Return how many the rate allows now; wakes the relay when it allows the next."""
+        if self.policy.rate_per_second is None:
+            return LARGEST
+        rate = rate_share(self.policy.rate_per_second, self.relays, self.rank)
+        if rate <= 0:
+            return 0
+        self.bucket = TokenBucket.full(rate, now) if self.bucket is None else self.bucket.refilled(now, rate)
+        if not self.bucket.available:
+            self.due_in((1 - self.bucket.tokens) / rate)
+        return self.bucket.available
+
+    def took(self, count: int) -> None:
+        """Count claimed deliveries against the rate."""
+        if self.bucket is not None:
+            self.bucket = self.bucket.taken(count)
 
     def claimed(self, last: Mark | None, *, is_exhausted: bool) -> None:
         """Move the low-water mark after a claim whose last row was at `last`.
@@ -109,7 +148,7 @@ class Target:
 
     def is_open(self, now: float) -> bool:
         """Tell whether the destination may be claimed for at `now` (monotonic seconds)."""
-        return self.destination.state is DestinationState.ACTIVE and self.held_until <= now
+        return self.destination.state in OPEN_STATES and self.held_until <= now
 
     def decided(self, mark: Mark) -> None:
         """Move the safe mark: nothing open lies before `mark`, and nothing can be recorded there any more."""

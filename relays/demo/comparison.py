@@ -33,7 +33,7 @@ def compare(
 
 
 def _column(connection: psycopg.Connection[Any], statement: str) -> list[Any]:
-    return [row[0] for row in connection.execute(statement).fetchall()]  # type: ignore[arg-type] # our own literals
+    return [row[0] for row in connection.execute(statement).fetchall()]
 
 
 def _recorded(connection: psycopg.Connection[Any], ledger: Ledger) -> Iterator[str]:

@@ -5,11 +5,12 @@
 -- far it came: blocked rows are many where one key is hot).
 -- Index: deliveries_due_idx, deliveries_key_idx, dead_letters_key_idx.
 with asked as (
-    select destination_id, room, lease_seconds, low_due_at, low_id, high_due_at, blocks
+    select destination_id, room, lease_seconds, low_due_at, low_id, high_due_at, blocks, run_limit
     from unnest(
         %(destination_ids)s::integer[], %(rooms)s::integer[], %(lease_seconds)s::double precision[],
-        %(low_due_ats)s::timestamptz[], %(low_ids)s::bigint[], %(high_due_ats)s::timestamptz[], %(blocks)s::boolean[])
-        as asked (destination_id, room, lease_seconds, low_due_at, low_id, high_due_at, blocks)),
+        %(low_due_ats)s::timestamptz[], %(low_ids)s::bigint[], %(high_due_ats)s::timestamptz[], %(blocks)s::boolean[],
+        %(run_limits)s::integer[])
+        as asked (destination_id, room, lease_seconds, low_due_at, low_id, high_due_at, blocks, run_limit)),
 going_on as (
     select destination_id, key
     from unnest(%(key_destination_ids)s::integer[], %(keys)s::text[]) as going_on (destination_id, key)),
@@ -62,7 +63,7 @@ ranked as materialized (
     from weighed w
     where w.is_head and w.is_fenced),
 heads as materialized (
-    select asked.destination_id, asked.lease_seconds, d.due_at, d.id, d.key, ranked.is_scanned
+    select asked.destination_id, asked.lease_seconds, asked.run_limit, d.due_at, d.id, d.key, ranked.is_scanned
     from ranked
     join asked on asked.destination_id = ranked.destination_id and ranked.place <= asked.room
     join outbox.deliveries d
@@ -80,7 +81,7 @@ followers as materialized (
         where d.destination_id = heads.destination_id and d.key = heads.key
           and d.id > heads.id and d.id <= %(frontier)s
         order by d.id
-        limit %(run_limit)s) f
+        limit heads.run_limit) f
     where heads.key is not null and not %(suspects)s
     window run as (partition by heads.id order by f.id)),
 locked as materialized (
