@@ -16,6 +16,7 @@ from relays.context import RelayContext
 from relays.cycle import Cycle
 from relays.doorbell import Doorbell
 from relays.holds import Holds
+from relays.janitor import Janitor
 from relays.leases import Leases
 from relays.observer import Observers
 from relays.queries import query
@@ -156,7 +157,8 @@ class Relay:
         await self._doorbell.open()
         stack.push_async_callback(self._doorbell.close)
         self._cycle = self._assemble()
-        for work in (self._doorbell.keep(), self._settlements.run()):
+        janitor = Janitor(self._settings.dsn, self.relay_id)
+        for work in (self._doorbell.keep(), self._settlements.run(), janitor.run()):
             stack.callback(asyncio.create_task(work).cancel)
         self._say_started()
 

@@ -259,11 +259,15 @@ create table outbox.meta (
     system_identifier bigint not null,
     database_oid oid not null,
     installed_at timestamptz not null default clock_timestamp(),
+    janitor_relay_id bigint,
+    janitor_until timestamptz not null default '-infinity',
     constraint meta_pkey primary key (only_row),
     constraint meta_has_one_row check (only_row)
 );
 comment on table outbox.meta is
     'Which cluster and database this outbox belongs to: on a restored copy they differ, and relays refuse to send until `outbox adopt`.';
+comment on column outbox.meta.janitor_until is
+    'The lease of the upkeep: until then no other relay does it. A row and not a session lock, so that it works through a pooler.';
 insert into outbox.meta (system_identifier, database_oid)
     select c.system_identifier, d.oid
     from pg_catalog.pg_control_system() c, pg_catalog.pg_database d

@@ -68,6 +68,7 @@ begin
         grant insert on outbox.attempts, outbox.outcome_counts to outbox_relay;
         grant insert, update on outbox.relays to outbox_relay;
         grant update (state, state_reason, held_until) on outbox.destinations to outbox_relay;
+        grant update (janitor_relay_id, janitor_until) on outbox.meta to outbox_relay;
         grant usage, select on all sequences in schema outbox to outbox_relay;
         grant execute on function
             outbox.key_slot(text), outbox.uuid_floor(timestamptz), outbox.uuid_moment(uuid), outbox.list_partitions(),
