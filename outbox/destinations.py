@@ -16,12 +16,16 @@ from outbox.queries import query
 from outbox.rows import named_row, named_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from outbox.configuration import Change
 
 __all__ = [
     "add_destination",
+    "apply_changes",
     "change_destination",
     "change_settings",
+    "check_destination",
     "find_destination",
     "list_destinations",
     "pause_destination",
@@ -67,7 +71,7 @@ def add_destination(
     Raises:
         UsageError: the name is taken, or a name, pattern, setting or policy makes no sense; nothing was changed.
     """
-    _check(name, sink, event_types, settings, policy)
+    check_destination(name, sink, event_types, settings, policy)
     parameters = {
         "name": name,
         "sink": sink,
@@ -101,7 +105,7 @@ def change_destination(
     types = found.event_types if event_types is None else tuple(event_types)
     merged = _merged(found.settings, settings or {})
     merged_policy = _merged(found.policy, policy or {})
-    _check(name, found.sink, types, merged, merged_policy)
+    check_destination(name, found.sink, types, merged, merged_policy)
     _store(connection, found, types, merged, merged_policy)
 
 
@@ -112,6 +116,38 @@ def change_settings(connection: psycopg.Connection[Any], destination: Destinatio
         DestinationChanged: somebody else changed it meanwhile; nothing was changed.
     """
     _store(connection, destination, destination.event_types, settings, destination.policy)
+
+
+def apply_changes(connection: psycopg.Connection[Any], changes: Iterable[Change]) -> None:
+    """Make the database say what a file says: all of it, or nothing.
+
+    Raises:
+        UsageError: a wanted destination makes no sense.
+        DestinationChanged: somebody else changed one meanwhile.
+    """
+    with connection.transaction():
+        for change in changes:
+            _apply(connection, change)
+
+
+def _apply(connection: psycopg.Connection[Any], change: Change) -> None:
+    wanted = change.wanted
+    if change.verb == "remove":
+        remove_destination(connection, change.name)
+    elif wanted is None or change.verb == "keep":
+        return
+    elif change.found is None:
+        add_destination(
+            connection,
+            wanted.name,
+            sink=wanted.sink,
+            event_types=wanted.event_types,
+            settings=wanted.settings,
+            policy=wanted.policy,
+        )
+    else:
+        check_destination(wanted.name, wanted.sink, wanted.event_types, wanted.settings, wanted.policy)
+        _store(connection, change.found, wanted.event_types, wanted.settings, wanted.policy)
 
 
 def pause_destination(connection: psycopg.Connection[Any], name: str, reason: str | None) -> None:
@@ -161,10 +197,14 @@ def _store(
         )
 
 
-def _check(
+def check_destination(
     name: str, sink: str, event_types: Sequence[str], settings: Mapping[str, Any], policy: Mapping[str, Any]
 ) -> None:
-    """Refuse what could not work, before it is stored."""
+    """Refuse what could not work, before it is stored.
+
+    Raises:
+        UsageError: a name, pattern, setting or policy makes no sense; says which, and the remedy.
+    """
     if not NAME.fullmatch(name):
         raise UsageError(f"destination name {name!r}: use up to 63 lower-case letters, digits, hyphens and underscores")
     for pattern in event_types:

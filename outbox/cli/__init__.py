@@ -7,7 +7,7 @@ import sys
 import psycopg
 import typer
 
-from outbox.cli import database, dead, demo, destinations, recording, status, upkeep
+from outbox.cli import applying, database, dead, demo, destinations, recording, status, upkeep
 from outbox.errors import DatabaseUnreachable, OutboxError
 
 __all__ = ["app", "main"]
@@ -25,24 +25,28 @@ database.register(app)
 recording.register(app)
 status.register(app)
 app.add_typer(destinations.app, name="destinations")
+applying.register(app)
 dead.register(app)
 upkeep.register(app)
 demo.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"outbox-relay {version('outbox-relay')}")
+        raise typer.Exit
 
 
 @app.callback()
 def _options(
     *,
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks of errors."),
-    version: bool = typer.Option(False, "--version", help="Show the version.", is_eager=True),
+    version: bool = typer.Option(False, "--version", help="Show the version.", is_eager=True, callback=_show_version),
 ) -> None:
     """Options of every command; `--debug` is read in `main`."""
-    del debug
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"outbox-relay {installed('outbox-relay')}")
-        raise typer.Exit
+    del debug, version
 
 
 def main() -> None:
