@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -76,8 +79,18 @@ def show(
 def show_commands(console: Console, dsn: str, event_id: str) -> None:
     """Print the commands that look further into the same data."""
     console.print("[bold]look further[/bold] (the demo's database is kept until the next demo)")
+    program = _program()
     for command in ("status", f"status {event_id}", "dead list", "destinations list"):
-        console.print(f"  outbox {command} --dsn {dsn}", highlight=False, soft_wrap=True)
+        console.print(f"  {program} {command} --dsn {dsn}", highlight=False, soft_wrap=True)
+
+
+def _program() -> str:
+    """Return how to call `outbox` from here: by name where the shell finds this one, else by its path."""
+    installed = Path(sys.executable).with_name("outbox")
+    found = shutil.which("outbox")
+    if not installed.exists() or (found is not None and Path(found).samefile(installed)):
+        return "outbox"
+    return str(installed.relative_to(Path.cwd()) if installed.is_relative_to(Path.cwd()) else installed)
 
 
 def show_verdict(console: Console, differences: Sequence[str]) -> None:

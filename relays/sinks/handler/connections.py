@@ -16,6 +16,9 @@ __all__ = ["Connections"]
 MOST_CONNECTIONS = 10
 """Of each kind. A handler's connection is busy for as long as the handler, and servers have few."""
 
+CLOSE_SECONDS = 1.0
+"""How long a pool waits for its own workers to end; with none it complains."""
+
 _OPTIONS: dict[str, Any] = {"autocommit": True, "application_name": "outbox-relay handlers"}
 
 
@@ -47,6 +50,6 @@ class Connections:
     async def close(self) -> None:
         """Close what is idle; a connection in use is closed when it comes back."""
         if self._async is not None:
-            await self._async.close(timeout=0)
+            await self._async.close(timeout=CLOSE_SECONDS)
         if self._blocking is not None:
-            self._blocking.close(timeout=0)
+            self._blocking.close(timeout=CLOSE_SECONDS)
