@@ -1,0 +1,128 @@
+"""Who is measured: ours and the peers, each at its best documented settings, installed by the benchmark itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+PEERS = Path(__file__).parent / "peers"
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One system: what to install, the script that uses it, and the query that says nothing is open."""
+
+    name: str
+    settings: str
+    packages: tuple[str, ...]
+    script: str
+    is_done: str
+
+    @property
+    def is_node(self) -> bool:
+        return self.script.endswith(".mjs")
+
+    def command(self, home: Path) -> list[str]:
+        """Install it below `home` unless it is there, and return the command of its script."""
+        folder = home / self.name
+        if self.is_node:
+            if not (folder / "node_modules").exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                npm = shutil.which("npm") or "npm"
+                subprocess.run([npm, "install", "--silent", "--prefix", folder, *self.packages], check=True)
+            return ["node", str(PEERS / self.script)]
+        if not (folder / "bin").exists():
+            venv.create(folder, with_pip=True)
+            subprocess.run([folder / "bin" / "pip", "install", "--quiet", *self.packages], check=True)
+        return [str(folder / "bin" / "python"), "-W", "ignore", str(PEERS / self.script)]
+
+    def environment(self, home: Path, server: Path, database: str, first: Path) -> dict[str, str]:
+        return {
+            **os.environ,  # noqa: TID251 - handed on to the child, not read
+            "BENCH_URI": f"postgresql://postgres@/{database}?host={server}",
+            "BENCH_HOST": str(server),
+            "BENCH_DATABASE": database,
+            "BENCH_FIRST": str(first),
+            "BENCH_NODE_MODULES": str(home / self.name / "node_modules"),
+        }
+
+
+PEERS_BY_NAME = {
+    peer.name: peer
+    for peer in (
+        Contestant(
+            "pgqueuer",
+            "asyncpg, batch 500",
+            ("pgqueuer", "asyncpg", "uvloop"),
+            "pgqueuer_peer.py",
+            "select not exists (select from pgqueuer)",
+        ),
+        Contestant(
+            "txoutbox",
+            "asyncpg, batch 1000, concurrency 200",
+            ("txoutbox", "asyncpg"),
+            "txoutbox_peer.py",
+            "select not exists (select from outbox where status = 'pending')",
+        ),
+        Contestant(
+            "faststream-outbox",
+            "asyncpg, 20 workers, batches of 100",
+            ("faststream-outbox", "asyncpg"),
+            "faststream_outbox_peer.py",
+            "select not exists (select from outbox)",
+        ),
+        Contestant(
+            "procrastinate",
+            "psycopg, concurrency 20",
+            ("procrastinate", "psycopg[binary,pool]"),
+            "procrastinate_peer.py",
+            "select not exists (select from procrastinate_jobs where status in ('todo', 'doing'))",
+        ),
+        Contestant(
+            "oban",
+            "psycopg, limit 50",
+            ("oban", "psycopg[binary,pool]"),
+            "oban_peer.py",
+            "select not exists (select from oban_jobs"
+            " where state in ('available', 'executing', 'scheduled', 'retryable', 'suspended'))",
+        ),
+        Contestant(
+            "graphile-worker",
+            "24 jobs, local queue 500, batched completion; keeps no record of success",
+            ("graphile-worker@0.16", "pg"),
+            "graphile_worker_peer.mjs",
+            "select not exists (select from graphile_worker._private_jobs)",
+        ),
+        Contestant(
+            "pg-boss",
+            "batches of 500, four loops; batch handlers",
+            ("pg-boss@11", "pg"),
+            "pg_boss_peer.mjs",
+            "select not exists (select from pgboss.job where state < 'completed' and name = 'bench')",
+        ),
+    )
+}
+
+
+def cache_folder() -> Path:
+    """Return where peers are installed: outside the repository, kept between runs."""
+    home = os.environ.get("XDG_CACHE_HOME")  # noqa: TID251 - the benchmark's own setting
+    folder = (Path(home) if home else Path(tempfile.gettempdir())) / "outbox-benchmark-peers"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def has_node() -> bool:
+    return shutil.which("node") is not None and shutil.which("npm") is not None
+
+
+def our_command(dsn: str, *options: str) -> list[str]:
+    """Return the command of one of our relays with a no-op handler."""
+    return [sys.executable, "-m", "relays", "--dsn", dsn, "--app", "tests.benchmarks.first_app", *options]
