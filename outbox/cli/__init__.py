@@ -7,7 +7,7 @@ import sys
 import psycopg
 import typer
 
-from outbox.cli import applying, database, dead, demo, destinations, recording, status, upkeep
+from outbox.cli import applying, database, dead, demo, destinations, doctor, recording, status, upkeep
 from outbox.errors import DatabaseUnreachable, OutboxError
 
 __all__ = ["app", "main"]
@@ -28,6 +28,7 @@ app.add_typer(destinations.app, name="destinations")
 applying.register(app)
 dead.register(app)
 upkeep.register(app)
+doctor.register(app)
 demo.register(app)
 
 

@@ -1,0 +1,87 @@
+"""Checks of sessions: the doorbell's round trip, clocks, and who pins the xmin horizon."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from outbox.database import connect
+from outbox.doctor.findings import Finding, problem, sound, warning
+from outbox.durations import format_duration
+from outbox.rows import named_row, named_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+__all__ = ["PIN_SECONDS", "PIN_XIDS", "check_clock", "check_doorbell", "check_horizon"]
+
+CHANNEL = "outbox"
+RING_SECONDS = 2.0
+SKEW_WARNING_SECONDS, SKEW_PROBLEM_SECONDS = 5.0, 60.0
+PIN_SECONDS, PIN_XIDS = 600.0, 1_000_000
+HOUR_SECONDS = 3600.0
+
+
+def check_doorbell(dsn: str) -> Iterator[Finding]:
+    """Ring from one session and listen in another: through a transaction pooler that is not heard."""
+    with connect(dsn, prepare_threshold=None) as listener, connect(dsn, prepare_threshold=None) as ringer:
+        listener.execute(f"listen {CHANNEL}")
+        begun = time.monotonic()
+        ringer.execute(f"select pg_notify('{CHANNEL}', '')")
+        for _ in listener.notifies(timeout=RING_SECONDS, stop_after=1):
+            yield sound("doorbell", f"a ring came back after {format_duration(time.monotonic() - begun)}")
+            return
+    yield problem(
+        "doorbell",
+        f"no ring came back within {format_duration(RING_SECONDS)}: a transaction pooler (PgBouncer) is in between",
+        "give relays a direct DSN with --listen-dsn; until then they poll, and deliver up to --poll later",
+    )
+
+
+def check_clock(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
+    """Compare this machine's clock with the server's: receivers refuse webhooks that are minutes off."""
+    before = datetime.now(UTC)
+    server = named_row(connection, "inspect_session").now
+    after = datetime.now(UTC)
+    skew = (before + (after - before) / 2 - server).total_seconds()
+    seen = f"this machine is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} the database"
+    remedy = "synchronise both clocks (NTP); run the doctor where relays run"
+    if abs(skew) >= SKEW_PROBLEM_SECONDS:
+        yield problem("clock", seen, remedy)
+    elif abs(skew) >= SKEW_WARNING_SECONDS:
+        yield warning("clock", seen, remedy)
+    else:
+        yield sound("clock", seen)
+
+
+def check_horizon(
+    connection: psycopg.Connection[Any], *, min_seconds: float = PIN_SECONDS, min_xids: int = PIN_XIDS
+) -> Iterator[Finding]:
+    """Look for what keeps dead rows from being removed: old snapshots, prepared transactions, slots, standbys."""
+    pins = named_rows(connection, "list_horizon_pins", {"min_seconds": min_seconds, "min_xids": min_xids})
+    for pin in pins:
+        yield (problem if (pin.age_seconds or 0.0) > HOUR_SECONDS else warning)("horizon", _seen(pin), _remedy(pin))
+    if not pins:
+        yield sound("horizon", f"nothing has pinned it for {format_duration(min_seconds)}")
+
+
+def _seen(pin: Any) -> str:
+    who = f"{pin.kind} {pin.name}" if pin.pid is None else f"{pin.kind} {pin.pid} ({pin.name})"
+    age = "" if pin.age_seconds is None else f", open for {format_duration(pin.age_seconds)}"
+    query = "" if pin.query_age_seconds is None else f", its query for {format_duration(pin.query_age_seconds)}"
+    return f"{who} is {pin.state}{age}{query}; {pin.xids} transactions since cannot be vacuumed"
+
+
+def _remedy(pin: Any) -> str:
+    match pin.kind:
+        case "session":
+            return f"end it: select pg_terminate_backend({pin.pid}); and set idle_in_transaction_session_timeout"
+        case "prepared transaction":
+            return f"commit prepared or rollback prepared '{pin.name}'"
+        case "replication slot":
+            return f"let its consumer catch up, or select pg_drop_replication_slot('{pin.name}')"
+        case _:
+            return "look at that standby's queries, or switch off hot_standby_feedback there"
