@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -29,18 +30,20 @@ class Connections:
         self._dsn = dsn
         self._async: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
         self._blocking: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._opening = asyncio.Lock()
 
     async def for_async(self) -> AsyncConnectionPool[psycopg.AsyncConnection[Any]]:
         """Return the pool for async handlers."""
-        if self._async is None:
-            self._async = AsyncConnectionPool(
-                resolve_dsn(self._dsn), kwargs=_OPTIONS, min_size=0, max_size=MOST_CONNECTIONS, open=False
-            )
-            await self._async.open()
-        return self._async
+        async with self._opening:  # the second of two first calls must not find a pool that is not open yet
+            if self._async is None:
+                self._async = AsyncConnectionPool(
+                    resolve_dsn(self._dsn), kwargs=_OPTIONS, min_size=0, max_size=MOST_CONNECTIONS, open=False
+                )
+                await self._async.open()
+            return self._async
 
     def for_threads(self) -> ConnectionPool[psycopg.Connection[Any]]:
-        """Return the pool for handlers in threads; called in the event loop, so only one is made."""
+        """Return the pool for handlers in threads; to be called in the event loop, so that only one is made."""
         if self._blocking is None:
             self._blocking = ConnectionPool(
                 resolve_dsn(self._dsn), kwargs=_OPTIONS, min_size=0, max_size=MOST_CONNECTIONS, open=True
@@ -52,4 +55,4 @@ class Connections:
         if self._async is not None:
             await self._async.close(timeout=CLOSE_SECONDS)
         if self._blocking is not None:
-            self._blocking.close(timeout=CLOSE_SECONDS)
+            await asyncio.to_thread(self._blocking.close, CLOSE_SECONDS)

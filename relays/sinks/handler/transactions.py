@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from psycopg import AsyncConnection, Connection
+    from psycopg_pool import ConnectionPool
 
     from relays.deliveries import Delivery
     from relays.results import Result
@@ -86,8 +87,8 @@ def async_transaction(handler: Handler, connections: Connections) -> GroupCall:
 def thread_transaction(handler: Handler, connections: Connections, threads: Threads) -> GroupCall:
     """Return the call of a blocking function with a connection in a transaction, in a thread."""
 
-    def work(deliveries: Sequence[Delivery]) -> list[Result]:
-        with connections.for_threads().connection(_wait_seconds(deliveries)) as connection, connection.transaction():
+    def work(pool: ConnectionPool[Connection[Any]], deliveries: Sequence[Delivery]) -> list[Result]:
+        with pool.connection(_wait_seconds(deliveries)) as connection, connection.transaction():
             value = handler.function(handler.argument(deliveries), connection)
             results = handler.read(deliveries, value)
             _settle_blocking(connection, deliveries, results)
@@ -95,7 +96,7 @@ def thread_transaction(handler: Handler, connections: Connections, threads: Thre
 
     async def call(deliveries: Sequence[Delivery]) -> list[Result]:
         try:
-            results: list[Result] = await threads.run(partial(work, deliveries))
+            results: list[Result] = await threads.run(partial(work, connections.for_threads(), deliveries))
         except _Undone as undone:
             return undone.results
         except (PoolTimeout, PoolClosed):
