@@ -167,6 +167,42 @@ end;
 comment on function outbox.mail_recipients(jsonb) is
     'Whom a mail goes to: the elements of to, cc and bcc as text, each address once; each becomes a delivery of its own.';
 
+create function outbox.mail_fault(payload jsonb) returns text
+    language sql immutable parallel safe
+begin atomic
+    -- jsonb writes a control character as an escape; a pair of backslashes is one backslash of the text.
+    select 'OB003 payload: $.' || left(field.name, 100)
+           || ' has a line break or another control character, which would end its header line; remove it'
+    from (
+        select top.name, top.value
+        from jsonb_each(case jsonb_typeof(payload) when 'object' then payload - array['text', 'html', 'attachments'] else '{}' end)
+            top (name, value)
+        union all
+        select 'attachments', jsonb_path_query_array(payload, '$.attachments[*].keyvalue() ? (@.key <> "content").value')
+    ) field
+    where replace(field.value::text, repeat(chr(92), 2), '') ~ (repeat(chr(92), 2) || '[bfnrtu]|' || chr(127))
+    limit 1;
+end;
+comment on function outbox.mail_fault(jsonb) is
+    'Why this cannot be the payload of a mail: SQLSTATE and message, or null. A line break in a header could smuggle in another one.';
+
+create function outbox.mail_routes(payload jsonb) returns text[]
+    language plpgsql volatile
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    fault text := outbox.mail_fault(payload);
+begin
+    if fault is not null then
+        perform outbox.refuse(fault);
+    end if;
+    return outbox.mail_recipients(payload);
+end
+$$;
+-- Volatile: planned with its argument known, an immutable one would run, and refuse, for events that are no mail, too.
+comment on function outbox.mail_routes(jsonb) is
+    'The recipients of a mail, for routing; a payload with line breaks where none may be is refused.';
+
 -- Whether to ring: costs each commit a database-wide lock, so it is done for sleeping relays only (setting outbox.doorbell = off: never).
 -- * One expression, so that no cancelled statement leaves a session lock behind: plpgsql looks for interrupts between statements.
 -- * The exclusive lock free: nobody sleeps. Refused, and the shared one too: another recorder looks at this moment, and no relay
@@ -284,7 +320,7 @@ begin
     -- before t for decided once the holders of that lock at t are gone.
     insert into outbox.deliveries (event_id, destination_id, key, recipient, due_at, recorded_at)
         select event_id, d.id, key,
-            unnest(case d.sink when 'email' then outbox.mail_recipients(payload) else array[null::text] end),
+            unnest(case d.sink when 'email' then outbox.mail_routes(payload) else array[null::text] end),
             greatest(due_at, clock_timestamp()), moment
         from outbox.destinations d
         where d.removed_at is null
@@ -493,7 +529,7 @@ begin
     insert into outbox.deliveries (event_id, destination_id, key, recipient, due_at, recorded_at)
         -- The clock as in record_event: inside the statement that holds the lock.
         select e.event_id, r.destination_id, e.key,
-            unnest(case r.sink when 'email' then outbox.mail_recipients(e.payload) else array[null::text] end),
+            unnest(case r.sink when 'email' then outbox.mail_routes(e.payload) else array[null::text] end),
             greatest(e.due_at, clock_timestamp()), moment
         from entries e
         join routes r on case when e.destination is null then r.type = e.type else r.destination = e.destination end
