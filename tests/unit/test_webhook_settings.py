@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from outbox.destinations import shown_settings
 from outbox.errors import InvalidSettings, ReferenceMissing
+from outbox.masking import shown_settings
 from outbox.secrets import redact, resolve_secret, shown_secret
 from relays.sinks.webhook import WebhookSink
 from relays.sinks.webhook.settings import parse_settings
-from tests.webhook_deliveries import destination
 
 URL = "https://8.8.8.8/hooks"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -122,7 +120,7 @@ def test_rotation_to_the_same_or_to_no_secret_is_refused(new):
 
 
 def shown(**settings):
-    return shown_settings(replace(destination("https://shop.example/"), settings=settings))
+    return shown_settings("webhook", settings)
 
 
 def test_w12_settings_are_shown_without_secrets():
