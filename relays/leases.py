@@ -88,6 +88,7 @@ class Leases:
 
     def _renew(self, connection: psycopg.Connection[object]) -> None:
         held = list(self._held.items())  # one step for the interpreter, so no lock against the event loop
+        held.sort()  # by id, as transactional batches lock their rows: in another order the two could deadlock
         if not held:
             return
         with connection.transaction():
