@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import ssl
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiosmtplib
 
+from relays.sinks.email.faults import reply_trouble, troubles
+from relays.sinks.email.opening import Opening, Step
 from relays.sinks.email.replies import Fault, Phase, Trouble
 from relays.sinks.email.settings import OnAmbiguous, Security
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aiosmtplib import SMTPResponse
 
     from relays.sinks.email.budget import Budget
@@ -30,10 +30,8 @@ LAST_WAIT_SECONDS = 1.5
 
 QUIT_SECONDS = 2.0
 _COMPLETED = range(200, 300)
-_REFUSED = range(400, 600)
 _START_INPUT = 354
 _LEADING_DOT = re.compile(rb"(?m)^\.")
-_AUTH_METHODS = ("plain", "login", "cram-md5")
 
 
 class Session:
@@ -54,6 +52,7 @@ class Session:
             tls_context=server.tls,
             local_hostname=self._settings.ehlo or _own_name(),
         )
+        self._opening = Opening(self._smtp, server)
         self.messages = 0
         self.is_clean = False
 
@@ -91,50 +90,25 @@ class Session:
         """Drop the connection."""
         self._smtp.close()
 
-    # ------------------------------------------------------------------ opening
-
     async def _open(self, budget: Budget) -> None:
-        with _troubles(Phase.CONNECT):
-            await self._smtp.connect(timeout=budget.seconds(self._settings.command_seconds))
+        steps = self._opening.steps(budget)
         try:
-            await self._ehlo(budget)
-            if self._settings.security is Security.STARTTLS:
-                await self._start_tls(budget)
-                await self._ehlo(budget)
-            if self._settings.username is not None:
-                await self._log_in(self._settings.username, self._server.password or "", budget)
+            for _, step in steps:
+                await step()
         except BaseException:
             self.close()
             raise
 
-    async def _ehlo(self, budget: Budget) -> None:
-        with _troubles(Phase.EHLO):
-            await self._smtp.ehlo(timeout=budget.seconds(self._settings.command_seconds))
+    def trial_steps(self, budget: Budget) -> list[Step]:
+        """Return the steps of a session that sends nothing; each says what it found, and raises `Trouble`."""
+        sender = self._settings.return_path or self._settings.sender
+        steps = self._opening.steps(budget)
+        return steps if sender is None else [*steps, ("sender", partial(self._offer_sender, sender.address, budget))]
 
-    async def _start_tls(self, budget: Budget) -> None:
-        if not self._smtp.supports_extension("starttls"):
-            raise Trouble(Phase.STARTTLS, "the server does not offer STARTTLS", fault=Fault.NO_STARTTLS)
-        with _troubles(Phase.STARTTLS):
-            await self._smtp.starttls(timeout=budget.seconds(self._settings.command_seconds))
-
-    async def _log_in(self, username: str, password: str, budget: Budget) -> None:
-        """Log in by one method: trying others with a wrong password looks like guessing, and locks accounts."""
-        is_encrypted = self._settings.security is not Security.PLAIN
-        methods = _AUTH_METHODS if is_encrypted else _AUTH_METHODS[::-1]  # cram-md5 keeps the password off the wire
-        offered = self._smtp.server_auth_methods
-        method = next((method for method in methods if method in offered), None)
-        seconds = budget.seconds(self._settings.command_seconds)
-        with _troubles(Phase.AUTH):
-            match method:
-                case "plain":
-                    await self._smtp.auth_plain(username, password, timeout=seconds)
-                case "login":
-                    await self._smtp.auth_login(username, password, timeout=seconds)
-                case "cram-md5":
-                    await self._smtp.auth_crammd5(username, password, timeout=seconds)
-                case _:
-                    offer = ", ".join(offered) or "none"
-                    raise Trouble(Phase.AUTH, f"no login we know is offered ({offer})", fault=Fault.NO_AUTH)
+    async def _offer_sender(self, address: str, budget: Budget) -> str:
+        await self._command(Phase.MAIL, b"MAIL", b"FROM:" + _path(address), budget=budget)
+        await self._reset(budget)
+        return f"{address} may send"
 
     # ------------------------------------------------------------------ one message
 
@@ -174,10 +148,10 @@ class Session:
             raise _worst(refused, len(envelope.recipients))
 
     async def _command(self, phase: Phase, *words: bytes, budget: Budget, expected: range = _COMPLETED) -> str:
-        with _troubles(phase):
+        with troubles(phase):
             reply = await self._smtp.execute_command(*words, timeout=budget.seconds(self._settings.command_seconds))
         if reply.code not in expected:
-            raise _reply_trouble(phase, reply.code, reply.message)
+            raise reply_trouble(phase, reply.code, reply.message)
         return reply.message
 
     async def _content(self, content: bytes, budget: Budget) -> str:
@@ -189,14 +163,14 @@ class Session:
         answer = asyncio.get_running_loop().create_task(protocol.read_response(timeout=seconds))
         await asyncio.sleep(0)
         try:
-            with _troubles(Phase.DATA):
+            with troubles(Phase.DATA):
                 protocol.write(_LEADING_DOT.sub(b"..", content) + b".\r\n")
-            with _troubles(Phase.FINAL):
+            with troubles(Phase.FINAL):
                 reply = await self._last_wait(answer)
         finally:
             answer.cancel()
         if reply.code not in _COMPLETED:
-            raise _reply_trouble(Phase.FINAL, reply.code, reply.message)
+            raise reply_trouble(Phase.FINAL, reply.code, reply.message)
         return reply.message
 
     async def _last_wait(self, answer: asyncio.Task[SMTPResponse]) -> SMTPResponse:
@@ -239,36 +213,3 @@ def _worst(refused: list[Trouble], count: int) -> Trouble:
     if count > 1:
         worst.text += f" (refused for {len(refused)} of {count} recipients, sent to none)"
     return worst
-
-
-def _reply_trouble(phase: Phase, code: int, text: str) -> Trouble:
-    if code in _REFUSED:
-        return Trouble(phase, text, code=code)
-    return Trouble(phase, f"unexpected answer {code} {text}", fault=Fault.GARBLED)
-
-
-@contextmanager
-def _troubles(phase: Phase) -> Iterator[None]:
-    """Turn what aiosmtplib and the sockets below it raise into `Trouble` of `phase`."""
-    try:
-        yield
-    except aiosmtplib.SMTPConnectResponseError as error:
-        raise _reply_trouble(Phase.GREETING, error.code, error.message) from error
-    except aiosmtplib.SMTPResponseException as error:
-        raise _reply_trouble(phase, error.code, error.message) from error
-    except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-        raise Trouble(phase, str(error) or type(error).__name__, fault=_fault(error)) from error
-
-
-def _fault(error: Exception) -> Fault:
-    match error, error.__cause__:
-        case (ssl.SSLError(), _) | (_, ssl.SSLError()):
-            return Fault.CERTIFICATE
-        case aiosmtplib.SMTPTimeoutError(), _:
-            return Fault.TIMEOUT
-        case aiosmtplib.SMTPConnectError(), _:
-            return Fault.UNREACHABLE
-        case ConnectionError(), _:
-            return Fault.DISCONNECTED
-        case _:
-            return Fault.GARBLED

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from outbox.errors import InvalidEvent, InvalidSettings, ReferenceMissing
 from outbox.model import Certainty
-from outbox.policy import Policy
+from outbox.policy import Policy, parse_policy
 from relays.results import Delivered, Hold, Refused
 from relays.sinks.email.budget import Budget
 from relays.sinks.email.envelope import build_envelope
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from relays.deliveries import Delivery
     from relays.results import Result
     from relays.sinks.email.envelope import Envelope
+    from relays.sinks.reports import ProbeReport
 
 __all__ = ["EmailSink"]
 
@@ -57,6 +58,13 @@ class EmailSink:
             InvalidSettings: names the setting and the remedy, never a secret.
         """
         parse_settings(settings)
+
+    async def probe(self, destination: Destination, *, with_consent: bool = False) -> ProbeReport:  # noqa: ARG002 - webhooks' question
+        """Test `destination` up to the sender, step by step, without sending a mail."""
+        from relays.sinks.email.probe import probe_server
+
+        policy = parse_policy(destination.policy, self.default_policy)
+        return await probe_server(destination, policy.timeout)
 
     async def close(self) -> None:
         """End all sessions."""

@@ -7,7 +7,7 @@ import ssl
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from relays.http.engine import Answer, Request
 from relays.http.exchange import plain
 from relays.http.resolver import Resolver
 from relays.results import Delivered
+from relays.sinks.reports import ProbeReport, ProbeStep
 from relays.sinks.webhook.curl import curl_line
 from relays.sinks.webhook.details import clean_detail
 from relays.sinks.webhook.endpoint import resolve_endpoint
@@ -33,38 +34,12 @@ if TYPE_CHECKING:
     from relays.http.engine import Engine, Failure
     from relays.sinks.webhook.endpoint import Endpoint
 
-__all__ = ["Probe", "ProbeReport", "ProbeStep"]
+__all__ = ["Probe"]
 
 TEST_EVENT_TYPE = "outbox.test"
 SPARE_SECONDS = 0.5
 """An engine ends a request at its deadline itself, and says how far it came."""
 TEST_PAYLOAD = b'{"message": "a test event, sent by: outbox destinations test"}'
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeStep:
-    """One step: what was tried, whether it went well, how long it took, what there is to say."""
-
-    name: str
-    is_ok: bool
-    seconds: float
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
-    """What a test found. `curl` sends the same request again, once the `curl_variables` are set."""
-
-    destination: str
-    host: str | None
-    steps: tuple[ProbeStep, ...]
-    curl: str | None
-    curl_variables: dict[str, str]
-
-    @property
-    def is_ok(self) -> bool:
-        """Whether every step went well."""
-        return all(step.is_ok for step in self.steps)
 
 
 class _Stopped(Exception):
@@ -86,7 +61,7 @@ class Probe:
 
     async def run(self, *, with_consent: bool) -> ProbeReport:
         """Go through the steps and report."""
-        report = ProbeReport(self._destination.name, None, (), None, {})
+        report = ProbeReport(self._destination.name)
         with suppress(_Stopped):
             endpoint = await self._step("settings", self._settings())
             self._hidden = endpoint.hidden

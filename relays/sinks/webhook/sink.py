@@ -14,7 +14,7 @@ from relays.results import Hold, Refused
 from relays.sinks.webhook.endpoint import resolve_endpoint
 from relays.sinks.webhook.engines import open_engine
 from relays.sinks.webhook.outcomes import result_of
-from relays.sinks.webhook.probe import Probe, ProbeReport
+from relays.sinks.webhook.probe import Probe
 from relays.sinks.webhook.request import request_of
 from relays.sinks.webhook.rotation import rotated
 from relays.sinks.webhook.saving import check_settings
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from relays.http.engine import Engine, Request
     from relays.http.resolver import Resolver
     from relays.results import Result
+    from relays.sinks.reports import ProbeReport
     from relays.sinks.webhook.endpoint import Endpoint
 
 __all__ = ["WebhookSink"]
