@@ -158,7 +158,6 @@ class _Session(SMTP):
             hostname="mail.test",
             data_size_limit=server.size or 2**25,
             authenticator=self._authenticate_user,
-            auth_required=server.users is not None,
             auth_require_tls=server.users is None or (server.tls is not None and not server.implicit_tls),
         )
 
@@ -209,8 +208,12 @@ class _Session(SMTP):
             await super().smtp_AUTH(argument)
 
     async def smtp_MAIL(self, argument) -> None:
-        if not await self._is_played("MAIL", argument):
-            await super().smtp_MAIL(argument)
+        if await self._is_played("MAIL", argument):
+            return
+        if self.mail_server.users is not None and not self.session.authenticated:
+            await self.push("530 5.7.0 Authentication required")
+            return
+        await super().smtp_MAIL(argument)
 
     async def smtp_RCPT(self, argument) -> None:
         if not await self._is_played("RCPT", argument):
