@@ -52,40 +52,52 @@ comment on function outbox.idempotency_period() is
 
 -- ------------------------------------------------------------------ what cannot be recorded
 
+-- plpgsql, as all below that look into rows: PostgreSQL before 18 plans the body of an SQL function anew in each transaction
+-- (300 us here), unless it is one expression, which is inlined.
 create function outbox.header_fault(headers jsonb) returns text
-    language sql immutable parallel safe
-begin atomic
-    select case
-        when jsonb_typeof(headers) <> 'object' then
-            'OB005 headers: a JSON ' || jsonb_typeof(headers) || ' was given; give an object of strings'
-        when (select count(*) from jsonb_object_keys(headers) name where name not in ('traceparent', 'tracestate')) > 20 then
-            'OB005 headers: more than 20 were given; move data into the payload'
-        else (
-            select 'OB005 headers: ' || to_json(left(header.name, 100)) || ' ' || header.fault
-            from (
-                select h.key as name, case
-                    when h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]{1,100}$' then
-                        'is not a header name; use up to 100 letters, digits and hyphens'
-                    when lower(h.key) in (
-                            'host', 'content-length', 'transfer-encoding', 'connection', 'te', 'trailer', 'upgrade', 'keep-alive',
-                            'expect', 'content-type', 'content-encoding', 'accept-encoding', 'user-agent', 'idempotency-key')
-                        or lower(h.key) ~ '^(webhook|proxy|ce)-' then
-                        'is set by the relay and reserved; choose another name'
-                    when count(*) over (partition by lower(h.key)) > 1 then
-                        'is given more than once; header names ignore case'
-                    when jsonb_typeof(h.value) <> 'string' then
-                        'has a JSON ' || jsonb_typeof(h.value) || ' as value; give a string'
-                    when length(h.value #>> '{}') > 4096 then
-                        'has a value longer than 4096 characters; move it into the payload'
-                    when h.value #>> '{}' !~ '^([!-~]([ -~]*[!-~])?)?$' then
-                        'has a value with other characters than visible ASCII and inner spaces; encode it'
-                end as fault
-                from jsonb_each(headers) h) header
-            where header.fault is not null
-            order by header.name
-            limit 1)
-    end;
-end;
+    language plpgsql immutable parallel safe
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    header record;
+    fault text;
+    seen text[] := array[]::text[];
+begin
+    if jsonb_typeof(headers) <> 'object' then
+        return 'OB005 headers: a JSON ' || jsonb_typeof(headers) || ' was given; give an object of strings';
+    end if;
+    for header in
+        select h.key as name, lower(h.key) as lower_name, jsonb_typeof(h.value) as kind, h.value #>> '{}' as value
+        from jsonb_each(headers) h
+    loop
+        fault := case
+            when header.name !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]{1,100}$' then
+                'is not a header name; use up to 100 letters, digits and hyphens'
+            when header.lower_name in (
+                    'host', 'content-length', 'transfer-encoding', 'connection', 'te', 'trailer', 'upgrade', 'keep-alive', 'expect',
+                    'content-type', 'content-encoding', 'accept-encoding', 'user-agent', 'idempotency-key')
+                or header.lower_name ~ '^(webhook|proxy|ce)-' then
+                'is set by the relay and reserved; choose another name'
+            when header.lower_name = any (seen) then
+                'is given more than once; header names ignore case'
+            when header.kind <> 'string' then
+                'has a JSON ' || header.kind || ' as value; give a string'
+            when length(header.value) > 4096 then
+                'has a value longer than 4096 characters; move it into the payload'
+            when header.value !~ '^([!-~]([ -~]*[!-~])?)?$' then
+                'has a value with other characters than visible ASCII and inner spaces; encode it'
+        end;
+        if fault is not null then
+            return 'OB005 headers: ' || to_json(left(header.name, 100)) || ' ' || fault;
+        end if;
+        seen := seen || header.lower_name;
+    end loop;
+    if cardinality(seen) - (headers ? 'traceparent')::integer - (headers ? 'tracestate')::integer > 20 then
+        return 'OB005 headers: more than 20 were given; move data into the payload';
+    end if;
+    return null;
+end
+$$;
 comment on function outbox.header_fault(jsonb) is 'Why these producer headers cannot be recorded: SQLSTATE and message, or null.';
 
 create function outbox.event_fault(
@@ -147,10 +159,12 @@ comment on function outbox.type_patterns(text) is
     'The patterns in destinations.event_types that match a type: *, the type itself, and order.*, order.item.* for its prefixes.';
 
 create function outbox.mail_recipients(payload jsonb) returns text[]
-    language sql immutable parallel safe
-begin atomic
+    language plpgsql immutable parallel safe
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
     -- What is no mail, or one to too many, is one delivery, which the sink refuses with its reason.
-    select case when count(*) between 1 and 1000 then array_agg(each.recipient order by each.n) else array[null::text] end
+    return (select case when count(*) between 1 and 1000 then array_agg(each.recipient order by each.n) else array[null::text] end
     from (
         select distinct on (lower(box.address)) box.recipient, box.n
         from (
@@ -162,8 +176,9 @@ begin atomic
                 when 'string' then jsonb_build_array(payload -> field.name)
                 when 'object' then jsonb_build_array(payload -> field.name)
                 else '[]' end) with ordinality mailbox (value, n)) box
-        order by lower(box.address), box.n) each;
-end;
+        order by lower(box.address), box.n) each);
+end
+$$;
 comment on function outbox.mail_recipients(jsonb) is
     'Whom a mail goes to: the elements of to, cc and bcc as text, each address once; each becomes a delivery of its own.';
 
@@ -220,18 +235,44 @@ create function outbox.relay_sleeps() returns boolean
 comment on function outbox.relay_sleeps() is
     'Whether an idle relay waits for the doorbell, and the setting outbox.doorbell is not off (as PREPARE TRANSACTION needs).';
 
-create function outbox.can_start_soon(events uuid[]) returns boolean
-    language sql stable
-begin atomic
-    select exists (
-        select from outbox.deliveries d
-        join outbox.destinations t on t.id = d.destination_id
-        where d.event_id = any (events)
-          and t.state = 'active' and (t.held_until is null or t.held_until <= clock_timestamp())
-          and d.due_at <= clock_timestamp() + interval '1 hour');
-end;
-comment on function outbox.can_start_soon(uuid[]) is
-    'Whether a relay could do something about these events: not while their destinations are held, nor before the longest poll.';
+create sequence outbox.last_ring_seq;
+comment on sequence outbox.last_ring_seq is
+    'When the doorbell was last rung, and by whom: a count of 25 ms, times 4194304, plus a process id. Written outside of transactions.';
+
+-- NOTIFY takes a database-wide lock from commit until its flush, so those who notify commit one after the other. A relay needs
+-- one ring, not one per commit: of all transactions that find it asleep within the same 25 ms one rings, for all of them.
+-- * Should that one be slow or roll back, the next 25 ms, or the relay's poll, make up for it. Its own session rings again:
+--   outbox.rang_at, like all settings, goes back with the transaction, and then says that the ring never came.
+-- * A transaction that has rung remembers it until its end, so that a long one does not keep others from ringing.
+create function outbox.ring_doorbell(patterns text[], destination text) returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_variable
+declare
+    ticks bigint := (date_part('epoch', clock_timestamp()) * 40)::bigint;
+    last_ring bigint := pg_sequence_last_value('outbox.last_ring_seq');
+begin
+    if current_setting('outbox.has_rung', true) = 'yes'
+       or last_ring / 4194304 = ticks
+          and (last_ring % 4194304 <> pg_backend_pid() or current_setting('outbox.rang_at', true) = ticks::text) then
+        return;
+    end if;
+    -- A relay can do nothing for a destination that is held.
+    if not exists (
+        select from outbox.destinations d
+        where d.removed_at is null and d.state = 'active' and (d.held_until is null or d.held_until <= clock_timestamp())
+          and case when destination is null then d.event_types && patterns else d.name = destination end) then
+        return;
+    end if;
+    perform setval('outbox.last_ring_seq', ticks * 4194304 + pg_backend_pid()),
+            set_config('outbox.has_rung', 'yes', true),
+            set_config('outbox.rang_at', ticks::text, false),
+            pg_notify('outbox', '');
+end
+$$;
+comment on function outbox.ring_doorbell(text[], text) is
+    'Wakes idle relays at commit, for events of these patterns or for this destination, unless another transaction does it.';
 
 create function outbox.take_idempotency_key(
     idempotency_key text, candidate uuid,
@@ -325,8 +366,8 @@ begin
         from outbox.destinations d
         where d.removed_at is null
           and case when destination is null then d.event_types && patterns else d.name = destination end;
-    if found and outbox.relay_sleeps() and outbox.can_start_soon(array[event_id]) then
-        perform pg_notify('outbox', '');
+    if found and outbox.relay_sleeps() then
+        perform outbox.ring_doorbell(patterns, destination);
     end if;
     return event_id;
 end
@@ -534,8 +575,11 @@ begin
         from entries e
         join routes r on case when e.destination is null then r.type = e.type else r.destination = e.destination end
         order by e.n, r.destination_id;
-    if found and outbox.relay_sleeps() and outbox.can_start_soon(ids) then
-        perform pg_notify('outbox', '');
+    if found and outbox.relay_sleeps() then
+        perform outbox.ring_doorbell(d.patterns, d.destination)
+            from (
+                select distinct outbox.type_patterns(e.type) as patterns, e.destination
+                from outbox.batch_entries(events, moment) e) d;
     end if;
     return query select unnest(ids);
 end

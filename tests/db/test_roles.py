@@ -173,7 +173,7 @@ def test_x02_a_reader_sees_views_and_no_table_with_payload_or_secrets(admin, log
     )
     reader = login("outbox_reader")
     views = relations(admin, "v")
-    assert rights(reader) == {name: {"select"} for name in views | {"relays", "outcome_counts", "meta"}}
+    assert rights(reader) == {name: {"select"} for name in views | {"relays", "outcome_counts", "meta", "migrations"}}
     for view in sorted(views):
         shown = reader.execute(sql.SQL("select v::text from outbox.{} v").format(sql.Identifier(view))).fetchall()
         assert "SECRET" not in str(shown)
@@ -224,6 +224,7 @@ def test_x02_a_relay_works_the_tables_and_no_more(admin, login):
         "outcome_counts": {"insert"},
         "relays": {"insert", "update"},
         "destinations": {"update(state)", "update(state_reason)", "update(held_until)"},
+        "meta": {"update(janitor_relay_id)", "update(janitor_until)"},
     }
     assert executable(relay) == RECORDING | UPKEEP | READING
     assert admin.execute("select rolsuper from pg_roles where rolname = 'outbox_relay'").fetchone() == (False,)
