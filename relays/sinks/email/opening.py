@@ -45,8 +45,9 @@ class Opening:
     async def _connect(self, budget: Budget) -> str:
         with troubles(Phase.CONNECT):
             await self._smtp.connect(timeout=budget.seconds(self._settings.command_seconds))
-        peer = self._smtp.get_transport_info("peername") or ("?",)
-        return f"{peer[0]} port {self._settings.port}{self._encryption()}"
+        with troubles(Phase.GREETING):  # it may have closed right behind its greeting
+            peer = self._smtp.get_transport_info("peername") or ("?",)
+            return f"{peer[0]} port {self._settings.port}{self._encryption()}"
 
     async def _ehlo(self, budget: Budget) -> str:
         with troubles(Phase.EHLO):
@@ -58,7 +59,7 @@ class Opening:
             raise Trouble(Phase.STARTTLS, "the server does not offer STARTTLS", fault=Fault.NO_STARTTLS)
         with troubles(Phase.STARTTLS):
             await self._smtp.starttls(timeout=budget.seconds(self._settings.command_seconds))
-        return f"encrypted{self._encryption()}"
+            return f"encrypted{self._encryption()}"
 
     def _encryption(self) -> str:
         tls = self._smtp.get_transport_info("ssl_object")
