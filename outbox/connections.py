@@ -31,6 +31,10 @@ class SyncConnection(Protocol):
         """Tell whether the next statement is part of a transaction that ends later."""
         ...
 
+    def role(self) -> str | None:
+        """Return the role it was opened as, where the driver tells."""
+        ...
+
     def run(self, statement: Statement) -> list[str]:
         """Return the only column of the rows `statement` returns. Errors are the driver's."""
         ...
@@ -41,6 +45,10 @@ class AsyncConnection(Protocol):
 
     def is_atomic(self) -> bool:
         """Tell whether the next statement is part of a transaction that ends later."""
+        ...
+
+    def role(self) -> str | None:
+        """Return the role it was opened as, where the driver tells."""
         ...
 
     async def run(self, statement: Statement) -> list[str]:
@@ -99,6 +107,9 @@ class PsycopgConnection:
     def is_atomic(self) -> bool:
         return _is_psycopg_atomic(self.connection)
 
+    def role(self) -> str | None:
+        return _text(self.connection.info.user)
+
     def run(self, statement: Statement) -> list[str]:
         import psycopg
 
@@ -117,6 +128,9 @@ class AsyncPsycopgConnection:
     def is_atomic(self) -> bool:
         return _is_psycopg_atomic(self.connection)
 
+    def role(self) -> str | None:
+        return _text(self.connection.info.user)
+
     async def run(self, statement: Statement) -> list[str]:
         import psycopg
 
@@ -134,6 +148,9 @@ class SqlalchemyConnection:
     def is_atomic(self) -> bool:
         return _is_driver_atomic(self.connection.connection)
 
+    def role(self) -> str | None:
+        return _text(self.connection.engine.url.username)
+
     def run(self, statement: Statement) -> list[str]:
         result = self.connection.exec_driver_sql(_in_paramstyle(statement, self.connection), statement.parameters)
         return [row[0] for row in result]
@@ -147,6 +164,9 @@ class AsyncSqlalchemyConnection:
 
     def is_atomic(self) -> bool:
         return _is_driver_atomic(self.connection.sync_connection.connection)
+
+    def role(self) -> str | None:
+        return _text(self.connection.engine.url.username)
 
     async def run(self, statement: Statement) -> list[str]:
         sql = _in_paramstyle(statement, self.connection)
@@ -164,6 +184,9 @@ class AsyncpgConnection:
         # A closed one raises what asyncpg has to say about that, when the statement is sent.
         return bool(self.connection.is_in_transaction() or self.connection.is_closed())
 
+    def role(self) -> str | None:
+        return None
+
     async def run(self, statement: Statement) -> list[str]:
         return [row[0] for row in await self.connection.fetch(statement.with_dollars, *statement.parameters)]
 
@@ -177,10 +200,17 @@ class DjangoConnection:
     def is_atomic(self) -> bool:
         return bool(self.connection.in_atomic_block or not self.connection.get_autocommit())
 
+    def role(self) -> str | None:
+        return _text(self.connection.settings_dict.get("USER"))
+
     def run(self, statement: Statement) -> list[str]:
         with self.connection.cursor() as cursor:
             cursor.execute(statement.with_percents, statement.parameters)
             return [row[0] for row in cursor.fetchall()]
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if value else None
 
 
 def _psycopg_connection(connection: Any) -> Any:

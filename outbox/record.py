@@ -58,7 +58,7 @@ def record_event(
     statement = record_one(draft_event(event))
     connection = adapt(conn)
     _require_transaction(connection.is_atomic() or allow_autocommit)
-    with Refusals():
+    with Refusals(connection.role):
         return UUID(connection.run(statement)[0])
 
 
@@ -72,7 +72,7 @@ def record_events(conn: Any, events: Iterable[Event], *, allow_autocommit: bool 
     _require_transaction(connection.is_atomic() or allow_autocommit)
     if not drafts:
         return []
-    with Refusals():
+    with Refusals(connection.role):
         return [UUID(row) for row in connection.run(record_many(drafts))]
 
 
@@ -98,7 +98,7 @@ async def arecord_event(
     statement = record_one(draft_event(event))
     connection = await adapt_async(conn)
     _require_transaction(connection.is_atomic() or allow_autocommit)
-    with Refusals():
+    with Refusals(connection.role):
         return UUID((await connection.run(statement))[0])
 
 
@@ -109,7 +109,7 @@ async def arecord_events(conn: Any, events: Iterable[Event], *, allow_autocommit
     _require_transaction(connection.is_atomic() or allow_autocommit)
     if not drafts:
         return []
-    with Refusals():
+    with Refusals(connection.role):
         return [UUID(row) for row in await connection.run(record_many(drafts))]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from outbox.errors import IdempotencyConflict, InvalidEvent, OutboxError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 __all__ = ["Refusals"]
@@ -14,7 +15,7 @@ __all__ = ["Refusals"]
 _CLASS: Final = "OB"  # of the SQLSTATEs that sql/migrations/0002_create_recording.sql raises
 _CONFLICT: Final = "OB001"
 _REMEDIES: Final = {
-    "42501": "this role may not record events; run: GRANT outbox_writer TO <role>",
+    "42501": "role {role} may not record events; run: GRANT outbox_writer TO {role}",
     "3F000": "the schema outbox is missing; run: outbox migrate",
     "42883": "outbox.record_event is missing, or older than this code; run: outbox migrate",
 }
@@ -24,8 +25,11 @@ class Refusals:
     """A context in which refusals of class OB become `InvalidEvent` or `IdempotencyConflict`.
 
     Everything else passes through as the driver raised it; where recording itself is not set up, with a note
-    that says the remedy.
+    that says the remedy, for the role that `role()` names.
     """
+
+    def __init__(self, role: Callable[[], str | None]) -> None:
+        self._role = role
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -39,7 +43,7 @@ class Refusals:
         if sqlstate.startswith(_CLASS):
             raise _refusal(error, sqlstate) from error
         if sqlstate in _REMEDIES:
-            error.add_note(_REMEDIES[sqlstate])
+            error.add_note(_REMEDIES[sqlstate].format(role=self._role() or "of this session"))
 
 
 def _refusal(error: BaseException, sqlstate: str) -> OutboxError:

@@ -211,3 +211,11 @@ def test_t14_asyncio_autocommit_is_refused(database, admin, driver):
 
     asyncio.run(record())
     assert recorded(admin) == ["allowed"]
+
+
+def test_x02_a_role_without_grants_is_told_the_remedy_under_the_wrapping_of_sqlalchemy(database, admin_of_roles, login):
+    role = login().info.user
+    engine = create_engine(url(database, "psycopg").set(username=role), poolclass=NullPool)
+    with Session(engine) as session, pytest.raises(DBAPIError) as denied:
+        outbox.record_event(session, "order.paid")
+    assert denied.value.__notes__ == [f"role {role} may not record events; run: GRANT outbox_writer TO {role}"]

@@ -147,9 +147,11 @@ def test_x02_a_writer_that_tries_more_is_denied(admin, login, attack):
 
 
 def test_x02_a_role_without_grants_is_told_the_remedy(admin, login):
-    with login() as stranger, pytest.raises(DENIED) as denied:
+    stranger = login()
+    role = stranger.info.user
+    with pytest.raises(DENIED) as denied:
         outbox.record_event(stranger, "order.paid", allow_autocommit=True)
-    assert denied.value.__notes__ == ["this role may not record events; run: GRANT outbox_writer TO <role>"]
+    assert denied.value.__notes__ == [f"role {role} may not record events; run: GRANT outbox_writer TO {role}"]
     assert count(admin, "events") == 0
 
 

@@ -23,30 +23,30 @@ class WrappedError(Exception):
 
 
 def test_a_conflict_and_other_refusals_are_told_apart():
-    with pytest.raises(IdempotencyConflict, match="taken"), Refusals():
+    with pytest.raises(IdempotencyConflict, match="taken"), Refusals(lambda: "app"):
         raise DriverError("taken", "OB001")
-    with pytest.raises(InvalidEvent, match="too large"), Refusals():
+    with pytest.raises(InvalidEvent, match="too large"), Refusals(lambda: "app"):
         raise DriverError("too large", "OB004")
 
 
 def test_wrapped_and_chained_errors_are_looked_into():
-    with pytest.raises(InvalidEvent, match="too large"), Refusals():
+    with pytest.raises(InvalidEvent, match="too large"), Refusals(lambda: "app"):
         raise WrappedError(DriverError("too large", "OB004"))
-    with pytest.raises(InvalidEvent, match="too large"), Refusals():
+    with pytest.raises(InvalidEvent, match="too large"), Refusals(lambda: "app"):
         raise ValueError("chained") from DriverError("too large", "OB004")
 
 
 def test_a_message_in_any_language_gets_the_remedy():
     error = DriverError("keine Berechtigung für Funktion record_event", "42501")
-    with pytest.raises(DriverError) as passed, Refusals():
+    with pytest.raises(DriverError) as passed, Refusals(lambda: "app"):
         raise error
     assert passed.value is error
-    assert error.__notes__ == ["this role may not record events; run: GRANT outbox_writer TO <role>"]
+    assert error.__notes__ == ["role app may not record events; run: GRANT outbox_writer TO app"]
 
 
 @pytest.mark.parametrize("error", [DriverError("no", "40001"), DriverError("no", None), ValueError("no"), SystemExit()])
 def test_everything_else_passes_through_untouched(error):
-    with pytest.raises(type(error)) as passed, Refusals():
+    with pytest.raises(type(error)) as passed, Refusals(lambda: "app"):
         raise error
     assert passed.value is error
     assert not hasattr(error, "__notes__")
