@@ -146,7 +146,11 @@ class Relay:
         await stack.enter_async_context(self._sweeping)
         [(self.relay_id,)] = await self._session.rows("register_relay", self._registration())
         self._serving.context = RelayContext(
-            self._settings.dsn, self.relay_id, self._settings.concurrency, self._settings.app
+            self._settings.dsn,
+            self.relay_id,
+            self._settings.concurrency,
+            self._settings.app,
+            is_pooled=self._session.is_pooled,
         )
         stack.push_async_callback(self._serving.close)
         await self._serving.refresh()

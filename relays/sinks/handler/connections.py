@@ -20,14 +20,23 @@ MOST_CONNECTIONS = 10
 CLOSE_SECONDS = 1.0
 """How long a pool waits for its own workers to end; with none it complains."""
 
-_OPTIONS: dict[str, Any] = {"autocommit": True, "application_name": "outbox-relay handlers"}
+PREPARE_AFTER = 5
+"""Executions after which a statement is prepared, the driver's default; never behind a transaction pooler."""
 
 
 class Connections:
-    """A pool for async handlers and one for those in threads. Connections are plain: no setting of the relay's own."""
+    """A pool for async handlers and one for those in threads. Connections are plain: no setting of the relay's own.
 
-    def __init__(self, dsn: str) -> None:
+    With `is_pooled` they go through a transaction pooler.
+    """
+
+    def __init__(self, dsn: str, *, is_pooled: bool = False) -> None:
         self._dsn = dsn
+        self._options: dict[str, Any] = {
+            "autocommit": True,
+            "application_name": "outbox-relay handlers",
+            "prepare_threshold": None if is_pooled else PREPARE_AFTER,
+        }
         self._async: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
         self._blocking: ConnectionPool[psycopg.Connection[Any]] | None = None
         self._opening = asyncio.Lock()
@@ -37,7 +46,7 @@ class Connections:
         async with self._opening:  # the second of two first calls must not find a pool that is not open yet
             if self._async is None:
                 self._async = AsyncConnectionPool(
-                    resolve_dsn(self._dsn), kwargs=_OPTIONS, min_size=0, max_size=MOST_CONNECTIONS, open=False
+                    resolve_dsn(self._dsn), kwargs=self._options, min_size=0, max_size=MOST_CONNECTIONS, open=False
                 )
                 await self._async.open()
             return self._async
@@ -46,7 +55,7 @@ class Connections:
         """Return the pool for handlers in threads; to be called in the event loop, so that only one is made."""
         if self._blocking is None:
             self._blocking = ConnectionPool(
-                resolve_dsn(self._dsn), kwargs=_OPTIONS, min_size=0, max_size=MOST_CONNECTIONS, open=True
+                resolve_dsn(self._dsn), kwargs=self._options, min_size=0, max_size=MOST_CONNECTIONS, open=True
             )
         return self._blocking
 

@@ -118,7 +118,7 @@ class HandlerSink:
                 raise InvalidSettings(
                     "a transactional handler needs the relay's database; open the sink before sending"
                 )
-            self._connections = Connections(self._context.dsn)
+            self._connections = Connections(self._context.dsn, is_pooled=self._context.is_pooled)
         return self._connections
 
 
