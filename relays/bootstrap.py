@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from outbox.database import aconnect, connect
+from outbox.errors import InvalidSettings
 from outbox.identity import check_identity
 from outbox.migrate import check_schema
 from relays.attempt_log import AttemptLog
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relays.settings import RelaySettings
+    from relays.telemetry import Tracing
 
 __all__ = ["serve"]
 
@@ -35,14 +37,29 @@ def serve(settings: RelaySettings) -> int:
 
     Raises:
         InvalidSettings: an `--app` module cannot be imported; a relay without its handlers would claim nothing.
+            Or `--traces` needs what is not installed.
     """
     for name in settings.app:
         load_app(name)
     with connect(settings.dsn, application_name="outbox-relay start") as connection:
         check_schema(connection)
         check_identity(connection)
+    tracing = _tracing() if settings.traces else None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(settings))
+        try:
+            return runner.run(_serve(settings, tracing))
+        finally:
+            if tracing is not None:
+                tracing.close()
+
+
+def _tracing() -> Tracing:
+    try:
+        from relays.telemetry import start_tracing
+
+        return start_tracing()
+    except ImportError as error:
+        raise InvalidSettings(f"--traces needs {error.name}: pip install 'outbox-relay[otel]'") from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -54,11 +71,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return None
 
 
-async def _serve(settings: RelaySettings) -> int:
+async def _serve(settings: RelaySettings, tracing: Tracing | None) -> int:
     metrics = Metrics() if settings.metrics is not None else None
     pooled = await is_pooled(settings.dsn)
     observers = (AttemptLog(),) if metrics is None else (AttemptLog(), metrics)
-    relay = Relay(settings, is_pooled=pooled, observer=Observers(*observers))
+    around = None if tracing is None else tracing.around
+    relay = Relay(settings, is_pooled=pooled, observer=Observers(*observers), around=around)
     loop = asyncio.get_running_loop()
     signals = 0
 

@@ -45,6 +45,9 @@ def relay(  # noqa: PLR0917 - typer builds the options from the signature
         typer.Option(help="Direct DSN for the doorbell, when --dsn goes through a transaction pooler."),
     ] = None,
     metrics: Annotated[str | None, typer.Option(help="HOST:PORT for /metrics, /livez and /readyz.")] = None,
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Trace attempts with OpenTelemetry, as the OTEL_* variables say.")
+    ] = False,
     log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
@@ -69,6 +72,7 @@ def relay(  # noqa: PLR0917 - typer builds the options from the signature
         only=None if only is None else frozenset(only.split(",")),
         app=tuple(app_module or ()),
         metrics=metrics,
+        traces=traces,
     )
     if processes > 1:
         from relays.supervisor import supervise

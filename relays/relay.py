@@ -27,7 +27,7 @@ from relays.settlements import Settlements
 from relays.slots import Slots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import psycopg
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from relays.results import Result
     from relays.settings import RelaySettings
     from relays.settlements import Settled
+    from relays.sinks import Sink
     from relays.targets import Target
 
 __all__ = ["Relay"]
@@ -46,9 +47,19 @@ BEAT_SECONDS = 5.0
 
 
 class Relay:
-    """One relay process. `run()` works until `stop()` is called, or with `drain` until nothing is due."""
+    """One relay process. `run()` works until `stop()` is called, or with `drain` until nothing is due.
 
-    def __init__(self, settings: RelaySettings, *, is_pooled: bool = False, observer: Observer | None = None) -> None:
+    `observer` is told what happened; `around` wraps each sink, for what must see an attempt from within.
+    """
+
+    def __init__(
+        self,
+        settings: RelaySettings,
+        *,
+        is_pooled: bool = False,
+        observer: Observer | None = None,
+        around: Callable[[Sink], Sink] | None = None,
+    ) -> None:
         self._settings = settings
         self._observer: Observer = Observers() if observer is None else observer
         self._session = Session(settings.dsn, "claims", is_pooled=is_pooled)
@@ -57,7 +68,7 @@ class Relay:
         self._clock = ServerClock()
         self._slots = Slots(settings.concurrency, self._finished, self._give_back, self._wake)
         self._leases = Leases(settings.dsn, self._beat, BEAT_SECONDS)
-        self._serving = Serving(self._session, settings)
+        self._serving = Serving(self._session, settings, around)
         self._doorbell = Doorbell(settings.listen_dsn or settings.dsn, settings.dsn, self._ring)
         self._holds = Holds(self._settling, self._clock)
         self._is_stopping = False

@@ -13,7 +13,7 @@ from outbox.policy import Policy, parse_policy
 from relays.targets import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from relays.context import RelayContext
     from relays.sessions import Session
@@ -30,8 +30,9 @@ FLEET_SECONDS = 2.0
 class Serving:
     """The served destinations as targets, by id. One sink instance per sink name."""
 
-    def __init__(self, session: Session, settings: RelaySettings) -> None:
+    def __init__(self, session: Session, settings: RelaySettings, around: Callable[[Sink], Sink] | None = None) -> None:
         self._session = session
+        self._around = around
         self._settings = settings
         self._version = ""
         self._fleet_at = 0.0
@@ -100,6 +101,8 @@ class Serving:
             self._complain(destination.name, str(error))
             return None
         self._complaints.pop(destination.name, None)
+        if self._around is not None:
+            sink = self._around(sink)
         target = self.targets.get(destination.id)
         if target is None:
             target = Target(destination, policy, sink, lease_seconds)

@@ -35,6 +35,7 @@ class RelaySettings:
     only: frozenset[str] | None = None
     app: tuple[str, ...] = ()
     metrics: str | None = None
+    traces: bool = False
     name: str = field(default_factory=socket.gethostname)
 
     def __post_init__(self) -> None:
