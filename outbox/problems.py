@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from outbox.durations import format_duration
 from outbox.migrate import required_version
+from outbox.pins import pinned, unpinning
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["OLDEST_WAITING_SECONDS", "find_problems"]
+__all__ = ["OLDEST_WAITING_SECONDS", "PIN_SECONDS", "PIN_XIDS", "Dangers", "find_problems"]
 
 OLDEST_WAITING_SECONDS = 60.0
 """A delivery that is due for longer than this is a problem."""
 
+PIN_SECONDS, PIN_XIDS = 600.0, 10_000_000
+"""What keeps dead rows from being removed for longer, or for more transactions, is a problem."""
 
-def find_problems(
-    overview: Mapping[str, Any], *, lapsed: int, serves: Collection[str], dangers: Mapping[str, Any]
-) -> list[dict[str, str]]:
-    """Return the problems of an overview, worst first, each with a code, a message and a remedy.
 
-    `lapsed` counts leases past their end, `serves` names the destinations a running relay serves, `dangers` is the
-    row of read_dangers.
-    """
+@dataclass(frozen=True, slots=True)
+class Dangers:
+    """What an overview does not show: lapsed leases, whether this is a copy, who pins the xmin horizon; the limit."""
+
+    lapsed: int = 0
+    copy: str | None = None
+    pins: Sequence[Any] = ()
+    max_due_seconds: float = OLDEST_WAITING_SECONDS
+
+
+def find_problems(overview: Mapping[str, Any], dangers: Dangers) -> list[dict[str, str]]:
+    """Return the problems of an overview, worst first, each with a code, a message and a remedy."""
     problems = [
         *_database(overview, dangers),
-        *_relays(overview, lapsed),
-        *(problem for found in overview["destinations"] for problem in _destination(found, serves)),
+        *_relays(overview, dangers),
+        *_destinations(overview, dangers),
     ]
     return [{"code": code, "message": message, "remedy": remedy} for code, message, remedy in problems]
 
@@ -35,22 +44,19 @@ def find_problems(
 Problem = tuple[str, str, str]
 
 
-def _database(overview: Mapping[str, Any], dangers: Mapping[str, Any]) -> Iterator[Problem]:
+def _database(overview: Mapping[str, Any], dangers: Dangers) -> Iterator[Problem]:
     version, required = overview["database"]["schema_version"], required_version()
     if version != required:
         remedy = "run `outbox migrate`" if version < required else "upgrade outbox-relay here"
         yield "schema_mismatch", f"the schema is at version {version}, this command knows {required}", remedy
-    if dangers["is_copy"]:
-        message = "this database is a copy of another one (restored, or cloned); relays refuse to send from it"
+    if dangers.copy is not None:
+        message = f"this database is a copy ({dangers.copy}); relays refuse to send from it"
         yield "restored_copy", message, "if it is meant to send, run `outbox adopt`"
-    if dangers["pid"] is not None:
-        age = format_duration(dangers["age_seconds"])
-        name = dangers["application_name"] or "unnamed"
-        message = f"session {dangers['pid']} ({name}) holds a transaction open for {age}: nothing can be vacuumed"
-        yield "pinned_horizon", message, f"end it: select pg_terminate_backend({dangers['pid']})"
+    for pin in dangers.pins:
+        yield "pinned_horizon", pinned(pin), unpinning(pin)
 
 
-def _relays(overview: Mapping[str, Any], lapsed: int) -> Iterator[Problem]:
+def _relays(overview: Mapping[str, Any], dangers: Dangers) -> Iterator[Problem]:
     relays = overview["relays"]
     running = [relay for relay in relays if relay["state"] == "running"]
     totals = overview["totals"]
@@ -65,22 +71,30 @@ def _relays(overview: Mapping[str, Any], lapsed: int) -> Iterator[Problem]:
     if running and all(relay["doorbell"] == "polling" for relay in running):
         message = "no relay has a doorbell: commits are found by polling"
         yield "doorbell_degraded", message, "give relays a direct DSN with --listen-dsn; see `outbox doctor`"
-    if lapsed:
-        message = f"{lapsed} leases have lapsed, to be recovered: the relay that held them died or stalled"
+    if dangers.lapsed:
+        message = f"{dangers.lapsed} leases have lapsed, to be recovered: the relay that held them died or stalled"
         yield "lapsed_leases", message, "a running relay recovers them within seconds; if none is alive, start one"
 
 
-def _destination(found: Mapping[str, Any], serves: Collection[str]) -> Iterator[Problem]:
+def _destinations(overview: Mapping[str, Any], dangers: Dangers) -> Iterator[Problem]:
+    running = [relay for relay in overview["relays"] if relay["state"] == "running"]
+    served = {name for relay in running for name in relay["serves"].get("destinations") or ()}
+    for found in overview["destinations"]:
+        is_unserved = bool(running) and found["name"] not in served
+        yield from _destination(found, is_unserved=is_unserved, max_due_seconds=dangers.max_due_seconds)
+
+
+def _destination(found: Mapping[str, Any], *, is_unserved: bool, max_due_seconds: float) -> Iterator[Problem]:
     name, state = found["name"], found["state"]
     open_count = sum(found[counted] for counted in ("waiting", "scheduled", "leased", "blocked"))
     if state in {"disabled", "tripped", "paused", "removed"} and (found["held"] or state in {"disabled", "tripped"}):
         because = f" because {found['reason']}" if found["reason"] else ""
         message = f"destination {name} is {state} since {found['since']}{because}; {found['held']} deliveries are held"
         yield f"destination_{state}", message, _state_remedy(state, name)
-    elif open_count and serves and name not in serves:
+    elif open_count and is_unserved:
         message = f"no running relay serves destination {name}: {open_count} deliveries are open"
         yield "not_served", message, "look at the relays' --only, their sinks, and the handlers of their --app"
-    if (age := found["oldest_waiting_seconds"]) is not None and age > OLDEST_WAITING_SECONDS:
+    if (age := found["oldest_waiting_seconds"]) is not None and age > max_due_seconds:
         message = f"destination {name} has a delivery due for {format_duration(age)}"
         yield "oldest_due", message, "run more relays, raise max_in_flight, or look at the destination's answers"
     if found["dead"]:

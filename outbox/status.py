@@ -10,9 +10,11 @@ import json
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from outbox.counts import count_open
 from outbox.errors import UsageError
+from outbox.identity import describe_copy
 from outbox.migrate import applied_version
-from outbox.problems import find_problems
+from outbox.problems import OLDEST_WAITING_SECONDS, PIN_SECONDS, PIN_XIDS, Dangers, find_problems
 from outbox.reasons import state_and_why
 from outbox.rows import named_row, named_rows
 
@@ -27,24 +29,31 @@ __all__ = ["overview", "timeline"]
 COUNTED = ("waiting", "scheduled", "leased", "held", "blocked")
 
 
-def overview(connection: psycopg.Connection[Any]) -> dict[str, Any]:
-    """Return the state of the whole outbox: database, relays, totals, destinations, problems."""
+def overview(connection: psycopg.Connection[Any], *, max_due_seconds: float = OLDEST_WAITING_SECONDS) -> dict[str, Any]:
+    """Return the state of the whole outbox: database, relays, totals, destinations, problems.
+
+    A delivery that has been due for longer than `max_due_seconds` is a problem.
+    """
     relays = [_relay(row) for row in named_rows(connection, "list_relays")]
-    counts = {row.destination_id: row for row in named_rows(connection, "count_open")}
+    counts, is_estimate = count_open(connection)
     rows = named_rows(connection, "list_destinations_for_status")
     destinations = [_destination(row, counts.get(row.id)) for row in rows]
-    dangers = named_row(connection, "read_dangers")
     found = {
         "database": {
             "server_version": connection.info.parameter_status("server_version"),
             "schema_version": applied_version(connection),
         },
         "relays": relays,
-        "totals": _totals(destinations),
+        "totals": {**_totals(destinations), "is_estimate": is_estimate},
         "destinations": destinations,
     }
-    lapsed = sum(row.lapsed for row in counts.values())
-    found["problems"] = find_problems(found, lapsed=lapsed, serves=_served(relays), dangers=dangers._asdict())
+    dangers = Dangers(
+        lapsed=sum(row.lapsed for row in counts.values()),
+        copy=describe_copy(connection),
+        pins=named_rows(connection, "list_horizon_pins", {"min_seconds": PIN_SECONDS, "min_xids": PIN_XIDS}),
+        max_due_seconds=max_due_seconds,
+    )
+    found["problems"] = find_problems(found, dangers)
     for relay in relays:
         del relay["serves"]
     return found
@@ -91,13 +100,6 @@ def _relay(row: Any) -> dict[str, Any]:
         "concurrency": row.concurrency,
         "serves": row.serves if isinstance(row.serves, dict) else json.loads(row.serves),
     }
-
-
-def _served(relays: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the names of the destinations that a running relay serves."""
-    return frozenset(
-        name for relay in relays if relay["state"] == "running" for name in relay["serves"].get("destinations") or ()
-    )
 
 
 def _destination(row: Any, counts: Any) -> dict[str, Any]:

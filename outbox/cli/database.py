@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outbox.cli.options import Dsn, Json, connected
-from outbox.cli.output import print_json, say
+from outbox.cli.output import print_json
 from outbox.durations import format_duration
 from outbox.migrate import applied_version, check_schema, required_version
 from outbox.migrate import migrate as run_migrations
@@ -57,9 +57,8 @@ def check(dsn: Dsn = None, *, as_json: Json = False) -> None:
     else:
         for finding in findings:
             typer.echo(f"{finding['check']:<10} {finding['result']}")
-    for problem in found["problems"]:
-        if not as_json:
-            say(f"problem {problem['code']}: {problem['message']}; {problem['remedy']}")
+        for problem in found["problems"]:
+            typer.echo(f"problem {problem['code']}: {problem['message']}\n  -> {problem['remedy']}")
     if found["problems"]:
         raise typer.Exit(1)
 

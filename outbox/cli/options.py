@@ -13,6 +13,8 @@ from outbox.settings import dsn_setting
 if TYPE_CHECKING:
     import psycopg
 
+CONNECT_SECONDS = 4
+
 __all__ = ["Dsn", "Json", "Name", "connected"]
 
 Dsn = Annotated[
@@ -25,7 +27,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 def connected(dsn: str | None, *, with_schema: bool = True) -> psycopg.Connection[Any]:
     """Return a connection; `with_schema` refuses a schema this code cannot work with."""
-    connection = connect(dsn_setting(dsn))
+    given = dsn_setting(dsn)
+    # somebody waits at the terminal, or a monitor that has its own time-out
+    patience = {} if "connect_timeout" in given else {"connect_timeout": CONNECT_SECONDS}
+    connection = connect(given, **patience)
     if with_schema:
         try:
             check_schema(connection)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from outbox.durations import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["age", "console", "print_json", "print_table", "say"]
+__all__ = ["age", "console", "print_json", "print_table", "say", "table"]
 
 PIPED_WIDTH = 500
 NUMBERS = frozenset(
@@ -49,16 +50,19 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Print aligned columns; None is shown as a dash."""
-    table = Table(
-        box=None, padding=(0, 2, 0, 0), header_style="dim", title=title, title_justify="left", title_style="bold"
-    )
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return aligned columns; None is shown as a dash."""
+    made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
-        table.add_column(heading, justify="right" if heading in NUMBERS else "left", no_wrap=heading in NUMBERS)
+        made.add_column(heading, justify="right" if heading in NUMBERS else "left", no_wrap=heading in NUMBERS)
     for row in rows:
-        table.add_row(*("-" if value is None else str(value) for value in row))
-    console().print(table)
+        made.add_row(*(Text("-" if value is None else str(value)) for value in row))
+    return made
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print aligned columns."""
+    console().print(table(headings, rows))
 
 
 def age(seconds: float | None) -> str | None:

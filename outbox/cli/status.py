@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
 
 from outbox.cli.options import Dsn, Json, connected
-from outbox.cli.output import age, console, print_json, print_table, say
+from outbox.cli.output import age, console, print_json, print_table, say, table
+from outbox.durations import parse_duration
+from outbox.errors import UsageError
 from outbox.status import overview, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import psycopg
+    from rich.console import RenderableType
 
 __all__ = ["register"]
 
 COUNTED = ("waiting", "scheduled", "leased", "held", "blocked", "dead")
 WATCH_SECONDS = 1.0
+SAME_PROBLEMS_SHOWN = 3
 
 
 def register(app: typer.Typer) -> None:
@@ -32,91 +38,116 @@ def status(
     dsn: Dsn = None,
     *,
     as_json: Json = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit code 1 if there is a problem; for monitoring.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Show problems alone; exit code 1 if there are any.")] = False,
+    max_due: Annotated[str, typer.Option(help="A delivery due for longer than this is a problem.")] = "1m",
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
 ) -> None:
     """Show what is waiting, what is not delivered yet and why, and what needs attention."""
+    max_due_seconds = parse_duration(max_due, "--max-due")
+    if event_id is not None and (check or watch):
+        raise UsageError("--check and --watch are for the overview; leave out the event id")
     with connected(dsn) as connection:
         if event_id is not None:
             _show_event(timeline(connection, event_id), as_json=as_json)
             return
         if watch:
-            _watch(connection)
+            _watch(connection, max_due_seconds)
             return
-        found = overview(connection)
+        found = overview(connection, max_due_seconds=max_due_seconds)
     if as_json:
         print_json(found)
-    elif not check:
-        _show(found)
-    if check and not as_json:
-        _show_problems(found)
+    else:
+        _show(found, only_problems=check)
     if check and found["problems"]:
         raise typer.Exit(1)
 
 
-def _watch(connection: psycopg.Connection[Any]) -> None:
+def _watch(connection: psycopg.Connection[Any], max_due_seconds: float) -> None:
     """Redraw the overview until interrupted."""
+    from rich.live import Live
+
     screen = console()
     try:
-        with screen.screen(hide_cursor=True):
+        with Live(console=screen, screen=screen.is_terminal, auto_refresh=False) as live:
             while True:
-                found = overview(connection)
-                screen.clear()
-                _show(found)
+                live.update(Group(*_parts(overview(connection, max_due_seconds=max_due_seconds))), refresh=True)
                 time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    database = found["database"]
-    totals = found["totals"]
-    typer.echo(f"PostgreSQL {database['server_version']}, schema version {database['schema_version']}")
-    typer.echo(
-        ", ".join(f"{totals[name]} {name}" for name in COUNTED)
+def _show(found: Mapping[str, Any], *, only_problems: bool) -> None:
+    screen = console()
+    for part in _problems(found["problems"]) if only_problems else _parts(found):
+        screen.print(part, markup=False)
+    if only_problems and not found["problems"]:
+        typer.echo("no problem")
+
+
+def _parts(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """Yield what the overview shows, line by line and table by table."""
+    database, totals = found["database"], found["totals"]
+    yield f"PostgreSQL {database['server_version']}, schema version {database['schema_version']}"
+    yield (
+        ("about " if totals["is_estimate"] else "")
+        + ", ".join(f"{totals[name]:,} {name}" for name in COUNTED)
         + f"; oldest waiting {age(totals['oldest_waiting_seconds']) or '-'}"
     )
-    if found["relays"]:
-        print_table(
-            ["relay", "name", "state", "doorbell", "in flight", "heartbeat"],
-            [
-                (
-                    relay["id"],
-                    relay["name"],
-                    relay["state"],
-                    relay["doorbell"],
-                    f"{relay['in_flight']}/{relay['concurrency']}",
-                    f"{age(relay['heartbeat_age_seconds'])} ago",
-                )
-                for relay in found["relays"]
-            ],
-        )
-    else:
-        typer.echo("no relay is alive; start one with: outbox-relay")
+    if totals["is_estimate"]:
+        yield "too many to count in time: estimated from a sample, where blocked ones count as waiting"
+    yield _relays(found["relays"]) if found["relays"] else "no relay is alive; start one with: outbox-relay"
     if found["destinations"]:
-        print_table(
-            ["destination", "sink", "state", *COUNTED, "oldest", "delivered/h", "failed/h"],
-            [
-                (
-                    destination["name"],
-                    destination["sink"],
-                    destination["state"],
-                    *(destination[name] for name in COUNTED),
-                    age(destination["oldest_waiting_seconds"]),
-                    destination["delivered_last_hour"],
-                    destination["failed_last_hour"],
-                )
-                for destination in found["destinations"]
-            ],
-        )
+        yield _destinations(found["destinations"])
     else:
-        typer.echo("no destination yet; add one with: outbox destinations add NAME --sink webhook --events 'order.*' …")
-    _show_problems(found)
+        yield "no destination yet; add one with: outbox destinations add NAME --sink webhook --events 'order.*' …"
+    yield from _problems(found["problems"])
 
 
-def _show_problems(found: Mapping[str, Any]) -> None:
-    for problem in found["problems"]:
-        say(f"problem {problem['code']}: {problem['message']}; {problem['remedy']}")
+def _relays(relays: Sequence[Mapping[str, Any]]) -> RenderableType:
+    return table(
+        ["relay", "name", "state", "doorbell", "in flight", "heartbeat"],
+        [
+            (
+                relay["id"],
+                relay["name"],
+                relay["state"],
+                relay["doorbell"],
+                f"{relay['in_flight']}/{relay['concurrency']}",
+                f"{age(relay['heartbeat_age_seconds'])} ago",
+            )
+            for relay in relays
+        ],
+    )
+
+
+def _destinations(destinations: Sequence[Mapping[str, Any]]) -> RenderableType:
+    return table(
+        ["destination", "sink", "state", *COUNTED, "oldest", "delivered/h", "failed/h"],
+        [
+            (
+                found["name"],
+                found["sink"],
+                found["state"],
+                *(f"{found[name]:,}" for name in COUNTED),
+                age(found["oldest_waiting_seconds"]),
+                f"{found['delivered_last_hour']:,}",
+                f"{found['failed_last_hour']:,}",
+            )
+            for found in destinations
+        ],
+    )
+
+
+def _problems(problems: Sequence[Mapping[str, str]]) -> Iterator[RenderableType]:
+    """Yield each problem with its remedy; many of the same kind are cut short."""
+    seen: Counter[str] = Counter()
+    for problem in problems:
+        seen[problem["code"]] += 1
+        if seen[problem["code"]] <= SAME_PROBLEMS_SHOWN:
+            yield f"problem {problem['code']}: {problem['message']}\n  -> {problem['remedy']}"
+    for code, count in seen.items():
+        if count > SAME_PROBLEMS_SHOWN:
+            yield f"problem {code}: and {count - SAME_PROBLEMS_SHOWN} more; all of them: outbox status --json"
 
 
 def _show_event(found: Mapping[str, Any], *, as_json: bool) -> None:
@@ -127,25 +158,18 @@ def _show_event(found: Mapping[str, Any], *, as_json: bool) -> None:
     key = f", key {event['key']!r}" if event["key"] is not None else ""
     typer.echo(f"event {event['id']} {event['type']}{key}, recorded at {event['recorded_at']}")
     if not found["deliveries"]:
-        typer.echo("no destination: none wanted this type when it was recorded; `outbox replay` can send it later")
+        typer.echo("no destination: none wanted this type when it was recorded")
+        say("add a destination for the next ones; this one: record it again with --destination")
     for delivery in found["deliveries"]:
         to = f" for {delivery['recipient']}" if delivery["recipient"] else ""
         typer.echo(f"\n{delivery['destination']}{to}: {delivery['state']} - {delivery['why']}")
         if delivery["attempts"]:
-            print_table(
-                ["attempt", "started at", "ms", "outcome", "reason", "certainty", "status", "relay", "detail"],
-                [
-                    (
-                        attempt["attempt"],
-                        attempt["started_at"],
-                        attempt["duration_ms"],
-                        attempt["outcome"],
-                        attempt["reason"],
-                        attempt["certainty"],
-                        attempt["status"],
-                        attempt["relay"],
-                        attempt["detail"],
-                    )
-                    for attempt in delivery["attempts"]
-                ],
-            )
+            _show_attempts(delivery["attempts"])
+
+
+SHOWN = ("attempt", "started_at", "duration_ms", "outcome", "reason", "certainty", "status", "relay", "detail")
+HEADINGS = ("attempt", "started at", "ms", "outcome", "reason", "certainty", "status", "relay", "detail")
+
+
+def _show_attempts(attempts: Sequence[Mapping[str, Any]]) -> None:
+    print_table(HEADINGS, [[attempt[name] for name in SHOWN] for attempt in attempts])

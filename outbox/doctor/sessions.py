@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from outbox.database import connect
 from outbox.doctor.findings import Finding, problem, sound, warning
 from outbox.durations import format_duration
+from outbox.pins import pinned, unpinning
+from outbox.problems import PIN_SECONDS, PIN_XIDS
 from outbox.rows import named_row, named_rows
 
 if TYPE_CHECKING:
@@ -16,12 +18,11 @@ if TYPE_CHECKING:
 
     import psycopg
 
-__all__ = ["PIN_SECONDS", "PIN_XIDS", "check_clock", "check_doorbell", "check_horizon"]
+__all__ = ["check_clock", "check_doorbell", "check_horizon"]
 
 CHANNEL = "outbox"
 RING_SECONDS = 2.0
 SKEW_WARNING_SECONDS, SKEW_PROBLEM_SECONDS = 5.0, 60.0
-PIN_SECONDS, PIN_XIDS = 600.0, 1_000_000
 HOUR_SECONDS = 3600.0
 
 
@@ -63,25 +64,6 @@ def check_horizon(
     """Look for what keeps dead rows from being removed: old snapshots, prepared transactions, slots, standbys."""
     pins = named_rows(connection, "list_horizon_pins", {"min_seconds": min_seconds, "min_xids": min_xids})
     for pin in pins:
-        yield (problem if (pin.age_seconds or 0.0) > HOUR_SECONDS else warning)("horizon", _seen(pin), _remedy(pin))
+        yield (problem if (pin.age_seconds or 0.0) > HOUR_SECONDS else warning)("horizon", pinned(pin), unpinning(pin))
     if not pins:
         yield sound("horizon", f"nothing has pinned it for {format_duration(min_seconds)}")
-
-
-def _seen(pin: Any) -> str:
-    who = f"{pin.kind} {pin.name}" if pin.pid is None else f"{pin.kind} {pin.pid} ({pin.name})"
-    age = "" if pin.age_seconds is None else f", open for {format_duration(pin.age_seconds)}"
-    query = "" if pin.query_age_seconds is None else f", its query for {format_duration(pin.query_age_seconds)}"
-    return f"{who} is {pin.state}{age}{query}; {pin.xids} transactions since cannot be vacuumed"
-
-
-def _remedy(pin: Any) -> str:
-    match pin.kind:
-        case "session":
-            return f"end it: select pg_terminate_backend({pin.pid}); and set idle_in_transaction_session_timeout"
-        case "prepared transaction":
-            return f"commit prepared or rollback prepared '{pin.name}'"
-        case "replication slot":
-            return f"let its consumer catch up, or select pg_drop_replication_slot('{pin.name}')"
-        case _:
-            return "look at that standby's queries, or switch off hot_standby_feedback there"

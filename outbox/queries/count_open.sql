@@ -1,14 +1,14 @@
--- Counts the open deliveries of every destination by state, in one pass over the table.
+-- Counts the open deliveries of every destination by state, in two passes over the table that can run in parallel.
 -- Precedence: leased, blocked, scheduled, waiting; whether they are held is the destination's state, judged by the caller.
 -- A keyed delivery is blocked unless it is the oldest open one of its key, and, where on_dead is block, while a dead
 -- letter keeps its key closed. The head of a key is found as the smallest id with its own flags packed below it.
 -- Index: none, a sequential scan; keyed rows are grouped once.
-with open as (
+with open as not materialized (
     select d.destination_id, d.key, d.id, d.due_at,
         coalesce(d.leased_until >= now(), false) as is_leased,
         d.leased_until < now() as is_lapsed,
         d.due_at > now() as is_later
-    from outbox.deliveries d),
+    from outbox.open_states d),
 keyless as (
     select destination_id,
         count(*) filter (where is_leased) as leased,
@@ -33,11 +33,11 @@ keys as (
 headed as (
     select k.destination_id, k.leased, k.lapsed, k.idle, k.oldest_due_at,
         (k.head & 2) > 0 as is_leased, (k.head & 1) > 0 as is_later,
-        d.policy ->> 'on_dead' = 'block' and exists (
-            select from outbox.dead_letters dead
+        coalesce(d.policy ->> 'on_dead' = 'block', false) and exists (
+            select from outbox.dead_states dead
             where dead.destination_id = k.destination_id and dead.key = k.key and dead.delivery_id < k.head / 4) as is_closed
     from keys k
-    join outbox.destinations d on d.id = k.destination_id),
+    join outbox.destination_states d on d.id = k.destination_id),
 keyed as (
     select destination_id, sum(leased) as leased, sum(lapsed) as lapsed,
         sum(idle - case when is_leased or is_closed then 0 else 1 end) as blocked,

@@ -87,7 +87,7 @@ begin
         loop
             execute format('grant select on outbox.%I to outbox_reader', view_name);
         end loop;
-        grant select on outbox.relays, outbox.outcome_counts, outbox.meta to outbox_reader;
+        grant select on outbox.relays, outbox.outcome_counts, outbox.meta, outbox.migrations to outbox_reader;
         -- What views compute, they compute as their reader.
         grant execute on function outbox.list_partitions(), outbox.uuid_moment(uuid), outbox.uuid_floor(timestamptz),
             outbox.key_slot(text) to outbox_reader;
