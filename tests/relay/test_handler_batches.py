@@ -33,7 +33,7 @@ def test_what_comes_together_is_handled_together_and_never_more_than_the_size(ki
     sizes = []
     made = batched(both(lambda deliveries: sizes.append(len(deliveries)))[kind], size)
     assert send_all(made, *[delivery() for _ in range(count)], at_once=True) == [Delivered()] * count
-    assert sizes == expected
+    assert sorted(sizes, reverse=True) == expected  # threads begin in any order
 
 
 def test_a_batch_handler_gets_a_list_in_the_order_of_sending():
