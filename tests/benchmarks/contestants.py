@@ -112,7 +112,8 @@ PEERS_BY_NAME = {
 
 def _newest_python() -> str:
     """Return the newest Python here: some peers want one, and all are faster on it."""
-    for name in ("python3.14", "python3.13", "python3.12"):
+    installed = sorted(Path.home().glob(".pyenv/versions/3.1[2-9].*/bin/python"), reverse=True)
+    for name in ("python3.14", "python3.13", "python3.12", *map(str, installed)):
         found = shutil.which(name)
         if found and subprocess.run([found, "--version"], check=False, capture_output=True).returncode == 0:
             return found

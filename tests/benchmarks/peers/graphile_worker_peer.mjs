@@ -15,7 +15,12 @@ if (command === "setup") {
   for (let start = 0; start < +count; start += 1000) {
     const jobs = [];
     for (let i = start; i < Math.min(+count, start + 1000); i++) jobs.push({ identifier: "bench", payload: { i, note: "x".repeat(200) } });
-    await client.addJobs(jobs);
+    if (client.addJobs) await client.addJobs(jobs);
+    else
+      await pool.query(
+        "select graphile_worker.add_jobs(array(select json_populate_record(null::graphile_worker.job_spec, e) from json_array_elements($1::json) e))",
+        [JSON.stringify(jobs)],
+      );
   }
   process.exit(0);
 }

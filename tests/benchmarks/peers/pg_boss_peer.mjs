@@ -2,7 +2,8 @@
 import { createRequire } from "node:module";
 import fs from "node:fs";
 const load = createRequire(`${process.env.BENCH_NODE_MODULES}/`);
-const { PgBoss } = await import(load.resolve("pg-boss"));
+const loaded = await import(load.resolve("pg-boss"));
+const PgBoss = loaded.PgBoss ?? loaded.default;
 const [command, count] = process.argv.slice(2);
 const boss = new PgBoss({ host: process.env.BENCH_HOST, user: "postgres", database: process.env.BENCH_DATABASE, max: 10 });
 boss.on("error", (error) => console.error(error));
