@@ -47,6 +47,9 @@ BUSY_POLL_SECONDS = 0.002
 QUIET_SECONDS = 0.005
 """Commits in quicker succession than this are polled for: ringing would cost the recorders more."""
 
+GATHER_SECONDS = 0.003
+"""Between two claims while most slots are busy: short beside any attempt that goes over a network."""
+
 REFRESH_SECONDS = 1.0
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
@@ -278,12 +281,21 @@ class Cycle:
         is_known = self._sweeps.is_round_done and not self._has_suspects and not self._fenced
         return is_idle and is_known and not any(target.may_have_due for target in self._open_targets())
 
+    async def _gather(self, now: float) -> None:
+        """Let a few more slots become free before the next claim, while most are busy: claims of one row cost most."""
+        soon = self._claimed_at + GATHER_SECONDS - now
+        if soon > 0 and self._slots.free * 2 < self._slots.size:
+            await asyncio.sleep(soon)
+
     async def _wait(self) -> None:
         """Sleep until something happens: a ring, a free slot, a due time, the next sweep."""
         self._woken.clear()
-        if self._must_look or any(ask for ask in self._asks(t for t in self._open_targets() if t.may_have_due)):
-            return
         now = time.monotonic()
+        if self._must_look:
+            return
+        if self._asks(t for t in self._open_targets() if t.may_have_due):
+            await self._gather(now)
+            return
         if now - self._claimed_at <= QUIET_SECONDS:
             self._poll_at = min(self._poll_at, now + BUSY_POLL_SECONDS)
         elif self._slots.free and await self._doorbell.arm():

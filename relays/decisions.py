@@ -43,7 +43,9 @@ def decide(policy: Policy, refused: Refused, *, tries: int, age_seconds: float, 
 
     `spread` in [0, 1) places the wait within the policy's jitter.
     """
-    wait = wait_seconds(policy, max(tries, 1), retry_after=refused.retry_after, spread=spread)
+    wait = refused.wait
+    if wait is None:
+        wait = wait_seconds(policy, max(tries, 1), retry_after=refused.retry_after, spread=spread)
     ending = _ending(policy, refused, tries, age_seconds + wait)
     detail = refused.detail if ending is None else "; ".join(filter(None, (ending, refused.detail)))
     return Decision(

@@ -47,13 +47,15 @@ class Refused:
 
     `reason` is a short code (`http_500`, `timeout`); `detail` is for people, redacted by the sink.
     `permanent` means the same bytes can never succeed. `charged=False` means the fault is not the delivery's
-    (a wrong SMTP password): it is tried again without using up an attempt. `retry_after` is seconds.
+    (a wrong SMTP password): it is tried again without using up an attempt. `retry_after` is the least wait in seconds;
+    `wait` is the wait itself, whatever the policy says.
     """
 
     reason: str
     detail: str | None = None
     permanent: bool = False
     retry_after: float | None = None
+    wait: float | None = None
     certainty: Certainty = Certainty.ANSWERED
     status: int | None = None
     charged: bool = True

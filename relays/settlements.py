@@ -131,11 +131,12 @@ class Settlements:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write everything that waits, and come back when it is written."""
+        """Write what waits now, and come back when it is written; what comes meanwhile is gathered for the next."""
         pause = 0.05
-        while self._waiting:
-            batch = self._waiting[: self._most_per_flush]
-            del self._waiting[: self._most_per_flush]
+        left = len(self._waiting)
+        while left > 0 and self._waiting:
+            batch = self._waiting[: min(left, self._most_per_flush)]
+            del self._waiting[: len(batch)]
             self._writing += len(batch)
             try:
                 await self._write(batch)
@@ -148,6 +149,7 @@ class Settlements:
                 await self._pause(error, pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             else:
+                left -= len(batch)
                 pause = 0.05
                 self.is_failing = False
                 self._most_per_flush = min(MOST_PER_FLUSH, self._most_per_flush * 2)

@@ -141,7 +141,7 @@ class Slots:
                 result = await self._attempt(worker, target, delivery)
                 del self._running[worker]
                 self._finished(target, delivery, result, started, time.monotonic())
-                if not isinstance(result, Delivered):
+                if not isinstance(result, Delivered) or self._is_stopped:
                     break
         finally:
             self._busy -= 1

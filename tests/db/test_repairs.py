@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from outbox.bulk import Bulk
-from outbox.dead_letters import count_dead, discarding, redriving, replaying
+from outbox.dead_letters import count_dead, discarding, redriving
 from outbox.destinations import remove_destination
-from outbox.errors import UsageError
+from outbox.errors import BulkStopped, UsageError
+from outbox.replay import find_replayable
 from outbox.selection import Selection, select_deliveries
 from tests.queues import add_destination, attempts, count, open_deliveries, record
 
@@ -39,7 +40,7 @@ def test_r04_a_redrive_keeps_id_and_history_and_starts_a_new_budget(database):
     with database.connect() as connection:
         [event_id] = dead(connection, 1)
         delivery_id = connection.execute("select delivery_id from outbox.dead_letters").fetchone()[0]
-        assert redriving(connection, Selection(destination="shop"), "ada")(10) == [delivery_id]
+        assert redriving(connection, Selection(destination="shop"), "ada")(10) == [(delivery_id, event_id)]
         [row] = open_deliveries(connection)
         assert (row[0], row[1], row[3], row[5]) == (delivery_id, event_id, 0, None)
         assert attempts(connection, event_id) == [(delivery_id, 5, "redriven", "http_503")]
@@ -92,21 +93,112 @@ def test_w13_what_a_removed_destination_left_is_held_until_discarded(database):
         assert {row[2] for event_id in ids for row in attempts(connection, event_id)} == {"discarded"}
 
 
+DELIVER = (
+    "with done as (delete from outbox.deliveries returning *) insert into outbox.attempts"
+    " (delivery_id, event_id, destination_id, attempt, started_at, outcome)"
+    " select id, event_id, destination_id, 1, clock_timestamp(), 'delivered' from done"
+)
+
+
+def replayable(connection, until=None, **conditions):
+    moment = until or connection.execute("select clock_timestamp()").fetchone()[0]
+    return find_replayable(connection, Selection(**conditions), moment, "ada")
+
+
 def test_a_replay_sends_a_delivered_one_again_once(database):
     with database.connect() as connection:
         add_destination(connection)
         event_id = record(connection)
-        connection.execute(
-            "with done as (delete from outbox.deliveries returning *) insert into outbox.attempts"
-            " (delivery_id, event_id, destination_id, attempt, started_at, outcome)"
-            " select id, event_id, destination_id, 1, now(), 'delivered' from done"
-        )
-        now = connection.execute("select clock_timestamp()").fetchone()[0]
-        selection = select_deliveries(destination="shop", event_type=None, events=[])
-        assert len(replaying(connection, selection, now, "ada")(10)) == 1
-        assert replaying(connection, selection, now, "ada")(10) == [], "it is open already"
+        connection.execute(DELIVER)
+        first, second = replayable(connection, destination="shop"), replayable(connection, destination="shop")
+        assert (len(first), len(first.step(10)), first.step(10)) == (1, 1, [])
+        assert second.step(10) == [], "it is open already"
+        assert len(replayable(connection, destination="shop")) == 0
         assert [row[1] for row in open_deliveries(connection)] == [event_id]
         assert [row[2] for row in attempts(connection, event_id)] == ["delivered", "replayed"]
+
+
+def test_an_interrupted_replay_goes_on_with_the_same_until_and_doubles_nothing(database):
+    with database.connect() as connection:
+        add_destination(connection)
+        ids = [record(connection) for _ in range(20)]
+        connection.execute(DELIVER)
+        first = replayable(connection, destination="shop")
+        assert len(first.step(12)) == 12
+        connection.execute(DELIVER)
+        second = replayable(connection, first.until, destination="shop")
+        assert len(second) == 8
+        assert [taken.event_id for taken in second.step(100)] == ids[12:]
+
+
+def test_a_replay_passes_over_what_is_open_dead_or_removed(database):
+    with database.connect() as connection:
+        add_destination(connection)
+        add_destination(connection, "gone")
+        record(connection)
+        connection.execute(DELIVER)
+        connection.execute("update outbox.destinations set removed_at = now() where name = 'gone'")
+        record(connection)
+        connection.execute(KILL)
+        record(connection)
+        assert len(replayable(connection, event_type="order.*")) == 1
+
+
+def test_a_redrive_does_not_take_again_what_dies_again_meanwhile(database):
+    with database.connect() as connection:
+        dead(connection, 30)
+        step = redriving(connection, Selection(destination="shop"), "ada")
+        taken = 0
+        while found := step(10):
+            taken += len(found)
+            connection.execute(KILL)
+            assert taken <= 30, "it would never end"
+        assert taken == 30
+        assert count(connection, "dead_letters") == 30
+
+
+def test_r05_naming_an_event_that_is_not_dead_is_refused_and_changes_nothing(database):
+    with database.connect() as connection:
+        [event_id] = dead(connection, 1)
+        alive = record(connection)
+        for verb in ("redrive", "discard"):
+            done = outbox(database, "dead", verb, "--event", event_id, "--event", alive, "--yes")
+            assert done.returncode == 1
+            assert f"event {alive} has no such dead letter (shop waiting)" in done.stderr
+        unknown = outbox(database, "dead", "redrive", "--event", "01990000-0000-7000-8000-000000000000", "--yes")
+        assert (unknown.returncode, "no event" in unknown.stderr) == (1, True)
+        assert count(connection, "dead_letters") == 1
+        waiting = outbox(database, "replay", "--event", alive, "--yes")
+        assert (waiting.returncode, "none of these events has a delivered" in waiting.stderr) == (1, True)
+
+
+def test_discarding_some_of_a_removed_destination_leaves_what_it_holds(database):
+    with database.connect() as connection:
+        dead(connection, 1)
+        record(connection, "user.new")
+        remove_destination(connection, "shop")
+        some = outbox(database, "dead", "discard", "--destination", "shop", "--type", "order.*", "--yes")
+        assert "discarded 1 deliveries" in some.stderr
+        assert count(connection, "deliveries") == 1
+
+
+def test_what_runs_against_a_wall_stops_by_itself(database):
+    with database.connect() as connection:
+        dead(connection, 60)
+        step = redriving(connection, Selection(destination="shop"), "ada")
+
+        def failing(batch):
+            taken = step(min(batch, 20))
+            connection.execute(
+                "insert into outbox.attempts"
+                " (delivery_id, event_id, destination_id, attempt, started_at, outcome, reason)"
+                " select id, event_id, destination_id, 1, clock_timestamp(), 'retry', 'http_503' from outbox.deliveries"
+            )
+            return taken
+
+        with pytest.raises(BulkStopped, match="stopped after 20: of the last 20, 20 failed again and 0 were delivered"):
+            list(Bulk(connection, failing).run())
+        assert count(connection, "dead_letters") == 40
 
 
 def test_bulk_work_needs_a_filter():

@@ -100,7 +100,7 @@ def test_an_error_that_cannot_be_read_is_told_too():
 @pytest.mark.parametrize("kind", [0, 1])
 def test_a_handler_chooses_to_be_tried_later(kind):
     result = call(both(raising(RetryLater(90, "quota")))[kind])
-    assert (result.reason, result.detail, result.retry_after, result.charged) == ("retry_later", "quota", 90.0, True)
+    assert (result.reason, result.detail, result.wait, result.charged) == ("retry_later", "quota", 90.0, True)
     assert call(both(raising(RetryLater(5, charged=False)))[kind]).charged is False
 
 

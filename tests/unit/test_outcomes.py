@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox.model import Certainty
+from relays.details import clean_detail, shown_body
 from relays.http.engine import Answer, Failure, Phase, Timings
 from relays.results import Delivered, Refused
-from relays.sinks.webhook.details import clean_detail, shown_body
 from relays.sinks.webhook.endpoint import resolve_endpoint
 from relays.sinks.webhook.outcomes import result_of
 from relays.sinks.webhook.retry_after import LONGEST_SECONDS

@@ -162,3 +162,7 @@ def test_what_is_no_duration_is_refused_by_name(text):
 @given(st.floats(0.001, 366 * 86400))
 def test_a_written_duration_reads_back_nearly_the_same(seconds):
     assert parse_duration(format_duration(seconds), "x") == pytest.approx(seconds, rel=0.01)
+
+
+def test_a_wait_that_was_asked_for_is_taken_as_it_is():
+    assert decided(Refused("retry_later", wait=7.0), schedule=(100.0,)).wait_seconds == 7.0

@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 from outbox.errors import InvalidSettings
+from relays.details import clean_detail
 from relays.sinks.email.budget import Budget
 from relays.sinks.email.replies import Trouble, refused_by
 from relays.sinks.email.server import resolve_server
 from relays.sinks.email.session import Session
 from relays.sinks.email.settings import parse_settings
 from relays.sinks.reports import ProbeReport, ProbeStep
-from relays.sinks.webhook.details import clean_detail
 
 if TYPE_CHECKING:
     from outbox.model import Destination

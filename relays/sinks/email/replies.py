@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from outbox.model import Certainty
+from relays.details import clean_detail
 from relays.results import Hold, Refused
-from relays.sinks.webhook.details import clean_detail
 
 __all__ = ["Fault", "Phase", "Trouble", "enhanced_code", "refused_by"]
 

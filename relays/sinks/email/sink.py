@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from outbox.errors import InvalidEvent, InvalidSettings, ReferenceMissing
 from outbox.model import Certainty
 from outbox.policy import Policy, parse_policy
+from relays.details import clean_detail
 from relays.results import Delivered, Hold, Refused
 from relays.sinks.email.budget import Budget
 from relays.sinks.email.envelope import build_envelope
@@ -16,7 +17,6 @@ from relays.sinks.email.pool import Pool, PoolBusy
 from relays.sinks.email.replies import Phase, Trouble, refused_by
 from relays.sinks.email.server import resolve_server
 from relays.sinks.email.settings import OnAmbiguous, parse_settings
-from relays.sinks.webhook.details import clean_detail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 returns None or anything else    delivered
 returns Delivered or Refused     just that
-raises RetryLater(seconds)       again, not before that many seconds
+raises RetryLater(seconds)       again, in that many seconds
 raises GiveUp(reason)            dead at once
 raises anything else             again, after the policy's wait
 """
@@ -32,7 +32,7 @@ _LONGEST_MESSAGE = 1000
 
 
 class RetryLater(Exception):
-    """Raised by a handler to try the delivery again, not before `seconds` (a number or a timedelta) have passed.
+    """Raised by a handler to try the delivery again in `seconds` (a number or a timedelta), whatever the policy says.
 
     With `charged=False` the try does not count against the policy's `max_attempts`.
     """
@@ -88,9 +88,7 @@ def result_of_error(error: BaseException) -> Refused:
     """Return what a handler's exception means, also one that is no `Exception`."""
     match error:
         case RetryLater():
-            return Refused(
-                "retry_later", error.reason or None, retry_after=max(error.seconds, 0.0), charged=error.charged
-            )
+            return Refused("retry_later", error.reason or None, wait=max(error.seconds, 0.0), charged=error.charged)
         case GiveUp():
             return Refused("gave_up", error.reason, permanent=True)
         case _:

@@ -17,9 +17,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from outbox.model import Certainty
+from relays.details import clean_detail, shown_body
 from relays.http.engine import Answer
 from relays.results import Delivered, Hold, Refused
-from relays.sinks.webhook.details import clean_detail, shown_body
 from relays.sinks.webhook.retry_after import retry_after_seconds
 
 if TYPE_CHECKING:

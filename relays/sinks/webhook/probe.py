@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from outbox.errors import InvalidSettings
 from relays.deliveries import Delivery
+from relays.details import clean_detail
 from relays.http.addresses import AddressRefused
 from relays.http.engine import Answer, Request
 from relays.http.exchange import plain
@@ -20,7 +21,6 @@ from relays.http.resolver import Resolver
 from relays.results import Delivered
 from relays.sinks.reports import ProbeReport, ProbeStep
 from relays.sinks.webhook.curl import curl_line
-from relays.sinks.webhook.details import clean_detail
 from relays.sinks.webhook.endpoint import resolve_endpoint
 from relays.sinks.webhook.engines import open_engine
 from relays.sinks.webhook.outcomes import result_of
