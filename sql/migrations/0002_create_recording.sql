@@ -1,10 +1,13 @@
 -- Creates what producers call: outbox.record_event and outbox.record_events, with the checks they share.
--- Locks: none that an application could wait for, everything here is new. Deploy before the code. Breaking: no, first release.
+-- Locks: none that an application could wait for, everything here is new. Deploy before the code. Breaking: no.
 --
 -- Two rules keep these functions safe whoever calls them, with whatever settings (see sql/README.md, Recording):
 -- * SECURITY DEFINER functions pin search_path to pg_catalog, pg_temp and qualify everything else;
--- * the others have SQL-standard bodies (return …, begin atomic …): names are resolved once, here, and the planner inlines them.
+-- * the others do so, too, or have SQL-standard bodies (return …), whose names are resolved once, here, and which the
+--   planner inlines.
 -- No function body contains a backslash: with standard_conforming_strings off it would mean something else.
+-- What looks into rows is plpgsql: PostgreSQL before 18 plans the body of an SQL function anew in each transaction (300 us
+-- for the checks of headers), unless it is one expression, which is inlined.
 
 -- ------------------------------------------------------------------ identity
 
@@ -15,7 +18,7 @@ begin
             language sql volatile parallel safe
             return uuidv7();
     else
-        -- As uuidv7() of PostgreSQL 18: milliseconds, version, the fraction of the millisecond in 4096ths, variant, 62 random bits.
+        -- As uuidv7() of PostgreSQL 18: milliseconds, version, fraction of the millisecond in 4096ths, variant, random bits.
         create function outbox.new_event_id(moment timestamptz) returns uuid
             language sql volatile parallel safe
             return encode(overlay(uuid_send(gen_random_uuid()) placing int8send(
@@ -52,8 +55,6 @@ comment on function outbox.idempotency_period() is
 
 -- ------------------------------------------------------------------ what cannot be recorded
 
--- plpgsql, as all below that look into rows: PostgreSQL before 18 plans the body of an SQL function anew in each transaction
--- (300 us here), unless it is one expression, which is inlined.
 create function outbox.header_fault(headers jsonb) returns text
     language plpgsql immutable parallel safe
     set search_path = pg_catalog, pg_temp
@@ -74,8 +75,8 @@ begin
             when header.name !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]{1,100}$' then
                 'is not a header name; use up to 100 letters, digits and hyphens'
             when header.lower_name in (
-                    'host', 'content-length', 'transfer-encoding', 'connection', 'te', 'trailer', 'upgrade', 'keep-alive', 'expect',
-                    'content-type', 'content-encoding', 'accept-encoding', 'user-agent', 'idempotency-key')
+                    'host', 'content-length', 'transfer-encoding', 'connection', 'te', 'trailer', 'upgrade', 'keep-alive',
+                    'expect', 'content-type', 'content-encoding', 'accept-encoding', 'user-agent', 'idempotency-key')
                 or header.lower_name ~ '^(webhook|proxy|ce)-' then
                 'is set by the relay and reserved; choose another name'
             when header.lower_name = any (seen) then
@@ -112,8 +113,8 @@ create function outbox.event_fault(
         when payload is null then
             'OB003 payload: SQL null was given; give ''{}'' for no data, or the JSON value ''null'''
         when octet_length(payload::text) > outbox.max_payload_bytes() then
-            'OB004 payload: ' || octet_length(payload::text) || ' bytes are more than the limit of ' || outbox.max_payload_bytes()
-            || '; store the data elsewhere and record a reference, or raise outbox.max_payload_bytes'
+            'OB004 payload: ' || octet_length(payload::text) || ' bytes are more than the limit of '
+            || outbox.max_payload_bytes() || '; store the data elsewhere and record a reference, or raise outbox.max_payload_bytes'
         when key = '' or length(key) > 255 then
             'OB002 key: ' || length(key) || ' characters; use 1 to 255, or null for no order'
         when idempotency_key = '' or length(idempotency_key) > 255 then
@@ -164,40 +165,48 @@ create function outbox.mail_recipients(payload jsonb) returns text[]
 as $$
 begin
     -- What is no mail, or one to too many, is one delivery, which the sink refuses with its reason.
-    return (select case when count(*) between 1 and 1000 then array_agg(each.recipient order by each.n) else array[null::text] end
-    from (
-        select distinct on (lower(box.address)) box.recipient, box.n
+    return (
+        select case when count(*) between 1 and 1000 then array_agg(each.recipient order by each.n)
+                    else array[null::text] end
         from (
-            select mailbox.value #>> '{}' as recipient, row_number() over (order by field.n, mailbox.n) as n,
-                   coalesce(substring(mailbox.value #>> '{}' from '<([^<>]*)>$'), mailbox.value ->> 'address', mailbox.value #>> '{}') as address
-            from unnest(array['to', 'cc', 'bcc']) with ordinality field (name, n)
-            cross join jsonb_array_elements(case jsonb_typeof(payload -> field.name)
-                when 'array' then payload -> field.name
-                when 'string' then jsonb_build_array(payload -> field.name)
-                when 'object' then jsonb_build_array(payload -> field.name)
-                else '[]' end) with ordinality mailbox (value, n)) box
-        order by lower(box.address), box.n) each);
+            select distinct on (lower(box.address)) box.recipient, box.n
+            from (
+                select mailbox.value #>> '{}' as recipient, row_number() over (order by field.n, mailbox.n) as n,
+                       coalesce(substring(mailbox.value #>> '{}' from '<([^<>]*)>$'),
+                                mailbox.value ->> 'address', mailbox.value #>> '{}') as address
+                from unnest(array['to', 'cc', 'bcc']) with ordinality field (name, n)
+                cross join jsonb_array_elements(case jsonb_typeof(payload -> field.name)
+                    when 'array' then payload -> field.name
+                    when 'string' then jsonb_build_array(payload -> field.name)
+                    when 'object' then jsonb_build_array(payload -> field.name)
+                    else '[]' end) with ordinality mailbox (value, n)) box
+            order by lower(box.address), box.n) each);
 end
 $$;
 comment on function outbox.mail_recipients(jsonb) is
     'Whom a mail goes to: the elements of to, cc and bcc as text, each address once; each becomes a delivery of its own.';
 
 create function outbox.mail_fault(payload jsonb) returns text
-    language sql immutable parallel safe
-begin atomic
+    language plpgsql immutable parallel safe
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
     -- jsonb writes a control character as an escape; a pair of backslashes is one backslash of the text.
-    select 'OB003 payload: $.' || left(field.name, 100)
-           || ' has a line break or another control character, which would end its header line; remove it'
-    from (
-        select top.name, top.value
-        from jsonb_each(case jsonb_typeof(payload) when 'object' then payload - array['text', 'html', 'attachments'] else '{}' end)
-            top (name, value)
-        union all
-        select 'attachments', jsonb_path_query_array(payload, '$.attachments[*].keyvalue() ? (@.key <> "content").value')
-    ) field
-    where replace(field.value::text, repeat(chr(92), 2), '') ~ (repeat(chr(92), 2) || '[bfnrtu]|' || chr(127))
-    limit 1;
-end;
+    return (
+        select 'OB003 payload: $.' || left(field.name, 100)
+               || ' has a line break or another control character, which would end its header line; remove it'
+        from (
+            select top.name, top.value
+            from jsonb_each(case jsonb_typeof(payload)
+                when 'object' then payload - array['text', 'html', 'attachments'] else '{}' end) top (name, value)
+            union all
+            select 'attachments', jsonb_path_query_array(
+                payload, '$.attachments[*].keyvalue() ? (@.key <> "content").value')
+        ) field
+        where replace(field.value::text, repeat(chr(92), 2), '') ~ (repeat(chr(92), 2) || '[bfnrtu]|' || chr(127))
+        limit 1);
+end
+$$;
 comment on function outbox.mail_fault(jsonb) is
     'Why this cannot be the payload of a mail: SQLSTATE and message, or null. A line break in a header could smuggle in another one.';
 
@@ -218,10 +227,10 @@ $$;
 comment on function outbox.mail_routes(jsonb) is
     'The recipients of a mail, for routing; a payload with line breaks where none may be is refused.';
 
--- Whether to ring: costs each commit a database-wide lock, so it is done for sleeping relays only (setting outbox.doorbell = off: never).
--- * One expression, so that no cancelled statement leaves a session lock behind: plpgsql looks for interrupts between statements.
--- * The exclusive lock free: nobody sleeps. Refused, and the shared one too: another recorder looks at this moment, and no relay
---   can sleep while it does. Refused, and the shared one free: a relay holds it shared, asleep.
+-- Whether to ring: it costs each commit a database-wide lock, so it is done for sleeping relays only.
+-- * One expression, so that no cancelled statement leaves a session lock behind: interrupts are served between statements.
+-- * The exclusive lock free: nobody sleeps. Refused, and the shared one too: another recorder looks at this moment, and no
+--   relay can sleep while it does. Refused, and the shared one free: a relay holds it shared, asleep.
 -- * A queue of notifications that is half full (some listener hangs in a transaction) is not fed: a full one fails commits.
 create function outbox.relay_sleeps() returns boolean
     language sql volatile
@@ -237,10 +246,10 @@ comment on function outbox.relay_sleeps() is
 
 create sequence outbox.last_ring_seq;
 comment on sequence outbox.last_ring_seq is
-    'When the doorbell was last rung, and by whom: a count of 25 ms, times 4194304, plus a process id. Written outside of transactions.';
+    'When the doorbell was last rung, and by whom: a count of 25 ms, times 4194304, plus a process id. Not transactional.';
 
--- NOTIFY takes a database-wide lock from commit until its flush, so those who notify commit one after the other. A relay needs
--- one ring, not one per commit: of all transactions that find it asleep within the same 25 ms one rings, for all of them.
+-- NOTIFY takes a database-wide lock from commit until its flush, so those who notify commit one after the other. A relay
+-- needs one ring, not one per commit: of all that find it asleep within the same 25 ms one rings, for all of them.
 -- * Should that one be slow or roll back, the next 25 ms, or the relay's poll, make up for it. Its own session rings again:
 --   outbox.rang_at, like all settings, goes back with the transaction, and then says that the ring never came.
 -- * A transaction that has rung remembers it until its end, so that a long one does not keep others from ringing.
@@ -261,7 +270,8 @@ begin
     -- A relay can do nothing for a destination that is held.
     if not exists (
         select from outbox.destinations d
-        where d.removed_at is null and d.state = 'active' and (d.held_until is null or d.held_until <= clock_timestamp())
+        where d.removed_at is null and d.state = 'active'
+          and (d.held_until is null or d.held_until <= clock_timestamp())
           and case when destination is null then d.event_types && patterns else d.name = destination end) then
         return;
     end if;
@@ -306,7 +316,7 @@ begin
             return candidate;
         end if;
     end loop;
-    -- JSON-equal numbers can be spelled in two ways (1.0, 1.00), so other text is compared as JSON while the event is kept.
+    -- Equal numbers can be spelled in two ways (1.0, 1.00): other text is compared as JSON, while the event is kept.
     if holder.fingerprint = content or substr(holder.fingerprint, 1, 32) = envelope and exists (
             select from outbox.events e where e.id = holder.event_id and e.payload = payload) then
         return holder.event_id;
@@ -317,7 +327,7 @@ begin
 end
 $$;
 comment on function outbox.take_idempotency_key(text, uuid, text, jsonb, text, jsonb, text) is
-    'The event the key stands for: the candidate if the key was free or expired, else the one recorded before. Other content is refused (OB001).';
+    'The event the key stands for: the candidate if the key was free, else the one before. Other content is refused (OB001).';
 
 -- ------------------------------------------------------------------ record_event
 
@@ -351,14 +361,15 @@ begin
         end if;
     end if;
     if key is not null then
-        -- The key fence: held (shared, so recorders never wait for each other) before the insert below draws a delivery id,
-        -- until commit. A claim that finds the slot free knows that no smaller id of the key is still to come (promise key-order).
+        -- The key fence: held (shared, so recorders never wait for each other) from before the insert below draws a
+        -- delivery id until commit. A claim that finds the slot free knows that no smaller id of the key is to come
+        -- (promise key-order).
         perform pg_advisory_xact_lock_shared(1330205761, outbox.key_slot(key));
     end if;
     insert into outbox.events (id, type, payload, headers, key, recorded_at)
         values (event_id, type, payload, headers, key, moment);
-    -- The clock is read inside the statement that holds the row-exclusive lock on deliveries: relays take what was recorded
-    -- before t for decided once the holders of that lock at t are gone.
+    -- The clock is read inside the statement that holds the row-exclusive lock on deliveries: relays take what was
+    -- recorded before t for decided once the holders of that lock at t are gone.
     insert into outbox.deliveries (event_id, destination_id, key, recipient, due_at, recorded_at)
         select event_id, d.id, key,
             unnest(case d.sink when 'email' then outbox.mail_routes(payload) else array[null::text] end),
@@ -373,22 +384,22 @@ begin
 end
 $$;
 comment on function outbox.record_event(text, jsonb, text, text, jsonb, timestamptz, text) is
-    'Records an event in the caller''s transaction (promise caller-commits) and returns its id. Refusals have SQLSTATEs of class OB, see sql/README.md.';
+    'Records an event in the caller''s transaction (promise caller-commits) and returns its id. Refusals have SQLSTATEs OB….';
 
 -- ------------------------------------------------------------------ JSON that is not jsonb yet
 
--- jsonb refuses a NUL as a bare 22P05 while it parses the literal, before any function runs. Callers that pass text or json
--- come here instead and learn where it is. An unquoted literal resolves to the text form, as PostgreSQL prefers strings.
+-- jsonb refuses a NUL as a bare 22P05 while it parses the literal, before any function runs. Callers that pass text or
+-- json come here instead and learn where it is. A literal without a cast is text for PostgreSQL, which prefers strings.
 create function outbox.nul_path(document text) returns text
     language sql immutable parallel safe
 begin atomic
-    with recursive masked as (
-        -- Pairs of backslashes first: after one, u0000 is six letters. Control character 1 stands for NUL from here on.
-        select replace(replace(document, repeat(chr(92), 2), chr(92) || 'u0002'), chr(92) || 'u0000', chr(92) || 'u0001')::jsonb as document
-    ), nodes as (
-        select '$' as path, m.document as value, false as named_by_nul from masked m
+    with recursive nodes as (
+        -- Pairs of backslashes first: after one, u0000 is five letters. Control character 1 stands for NUL from here on.
+        select '$'::text as path, false as named_by_nul,
+               replace(replace(document, repeat(chr(92), 2), chr(92) || 'u0002'),
+                       chr(92) || 'u0000', chr(92) || 'u0001')::jsonb as value
         union all
-        select n.path || child.step, child.value, child.named_by_nul
+        select n.path || child.step, child.named_by_nul, child.value
         from nodes n cross join lateral (
             select case when member.key ~ '^[A-Za-z_][A-Za-z0-9_]*$' then '.' || left(member.key, 100)
                         else '.' || replace(to_json(left(member.key, 100))::text, 'u0001', 'u0000') end as step,
@@ -396,7 +407,8 @@ begin atomic
             from jsonb_each(case jsonb_typeof(n.value) when 'object' then n.value else '{}' end) member
             union all
             select '[' || element.n - 1 || ']', element.value, false
-            from jsonb_array_elements(case jsonb_typeof(n.value) when 'array' then n.value else '[]' end) with ordinality element (value, n)
+            from jsonb_array_elements(case jsonb_typeof(n.value) when 'array' then n.value else '[]' end)
+                with ordinality element (value, n)
         ) child
     )
     select path from nodes
@@ -453,8 +465,10 @@ create function outbox.entry_fault(entry jsonb) returns text
         when coalesce(jsonb_typeof(entry -> 'type'), 'null') <> 'string' then
             'OB002 type: is missing or not a string; write letters, digits and underscores joined by dots, like order.paid'
         when entry - array['type', 'payload'] = '{}'::jsonb then null  -- most are no more than that
-        when entry - array['type', 'payload', 'key', 'idempotency_key', 'headers', 'due_at', 'delay_seconds', 'destination'] <> '{}'::jsonb then
-            'OB007 has a field that no event has; it knows type, payload, key, idempotency_key, headers, due_at, delay_seconds and destination'
+        when entry - array['type', 'payload', 'key', 'idempotency_key', 'headers', 'due_at', 'delay_seconds', 'destination']
+             <> '{}'::jsonb then
+            'OB007 has a field that no event has; it knows type, payload, key, idempotency_key, headers, due_at,'
+            ' delay_seconds and destination'
         when coalesce(jsonb_typeof(entry -> 'key'), 'null') not in ('string', 'null') then
             'OB002 key: is not a string'
         when coalesce(jsonb_typeof(entry -> 'idempotency_key'), 'null') not in ('string', 'null') then
@@ -474,7 +488,9 @@ create function outbox.entry_fault(entry jsonb) returns text
 comment on function outbox.entry_fault(jsonb) is 'Why this is no entry of record_events: SQLSTATE and message, or null.';
 
 create function outbox.batch_entries(events jsonb, moment timestamptz)
-    returns table (n integer, type text, payload jsonb, key text, idempotency_key text, headers jsonb, due_at timestamptz, destination text)
+    returns table (
+        n integer, type text, payload jsonb, key text, idempotency_key text, headers jsonb, due_at timestamptz,
+        destination text)
     language sql stable parallel safe
 begin atomic
     select element.n::integer, element.entry ->> 'type', coalesce(element.entry -> 'payload', '{}'::jsonb),
@@ -485,7 +501,8 @@ begin atomic
            element.entry ->> 'destination'
     from jsonb_array_elements(events) with ordinality element (entry, n);
 end;
-comment on function outbox.batch_entries(jsonb, timestamptz) is 'The entries of record_events, counted from 1, with defaults filled in.';
+comment on function outbox.batch_entries(jsonb, timestamptz) is
+    'The entries of record_events, counted from 1, with defaults filled in.';
 
 create function outbox.refuse_batch(events jsonb) returns void
     language plpgsql stable
@@ -502,9 +519,13 @@ begin
         where outbox.entry_fault(element.entry) is not null
         limit 1;
     if not found then
-        select e.n - 1 as n, outbox.event_fault(e.type, e.payload, e.key, e.idempotency_key, e.headers, e.due_at) as fault into refused
-            from outbox.batch_entries(events, now()) e
-            where outbox.event_fault(e.type, e.payload, e.key, e.idempotency_key, e.headers, e.due_at) is not null
+        select c.n, c.fault into refused
+            from (
+                select e.n - 1 as n,
+                       outbox.event_fault(e.type, e.payload, e.key, e.idempotency_key, e.headers, e.due_at) as fault
+                from outbox.batch_entries(events, now()) e
+                offset 0) c
+            where c.fault is not null
             limit 1;
     end if;
     if not found then
@@ -541,7 +562,9 @@ begin
         from generate_series(1, jsonb_array_length(events)) n);
     -- In the order of the keys: two batches with the same keys wait for each other, they do not deadlock.
     for entry in
-        select e.* from outbox.batch_entries(events, moment) e where e.idempotency_key is not null order by e.idempotency_key, e.n
+        select e.* from outbox.batch_entries(events, moment) e
+        where e.idempotency_key is not null
+        order by e.idempotency_key, e.n
     loop
         holder := outbox.take_idempotency_key(
             entry.idempotency_key, ids[entry.n], entry.type, entry.payload, entry.key, entry.headers, entry.destination);
@@ -552,7 +575,10 @@ begin
     end loop;
     -- The key fence, see record_event.
     perform pg_advisory_xact_lock_shared(1330205761, slot)
-        from (select distinct outbox.key_slot(e.key) as slot from outbox.batch_entries(events, moment) e where e.key is not null) slots;
+        from (
+            select distinct outbox.key_slot(e.key) as slot
+            from outbox.batch_entries(events, moment) e
+            where e.key is not null) slots;
     with entries as materialized (
         select e.*, ids[e.n] as event_id from outbox.batch_entries(events, moment) e where e.n <> all (duplicates)
     ), recorded as (
@@ -585,7 +611,7 @@ begin
 end
 $$;
 comment on function outbox.record_events(jsonb) is
-    'Records an array of objects with the arguments of record_event as fields, and returns their ids in the same order. All or none.';
+    'Records an array of objects with the arguments of record_event as fields, all or none; returns their ids in this order.';
 
 create function outbox.record_events(events text) returns setof uuid
     language sql volatile
@@ -596,5 +622,5 @@ comment on function outbox.record_events(text) is 'record_events for JSON text: 
 
 -- ------------------------------------------------------------------ rights
 
--- A new function may be executed by everybody: take that back. deploy/roles.sql and outbox.grant_roles() give it to whom it belongs.
+-- A new function may be executed by everybody: take that back. outbox.grant_roles() gives it to whom it belongs.
 revoke execute on all functions in schema outbox from public;
