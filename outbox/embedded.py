@@ -103,6 +103,25 @@ class EmbeddedServer:
             time.sleep(pause_seconds)
             self._launch()
 
+    def remove(self) -> None:
+        """Delete the data directory and all that is in it, also when a killed user left its server running.
+
+        Raises:
+            UsageError: another process uses the server, or what is there is no data directory; nothing was deleted.
+        """
+        if not self.path.exists():
+            return
+        if any(self.path.iterdir()) and not (self.path / "PG_VERSION").exists():
+            raise UsageError(f"{self.path} is there and is no database; give another path, or remove it yourself")
+        with self._locked("start"), _open_lock(self._lock_path("users")) as users:
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"{self.path} is used by another process; end it, or give another path") from None
+            if self._is_running():
+                self._run("pg_ctl", "-D", self.path, "-m", "fast", "-w", "stop")
+            shutil.rmtree(self.path)
+
     def __enter__(self) -> Self:
         """Start the server."""
         return self.start()
@@ -179,11 +198,21 @@ def start_shared(path: str | None) -> str:
 
 
 def default_path() -> Path:
-    """Return the data directory of this user: XDG_DATA_HOME, or for root a folder others can pass through."""
-    if os.geteuid() == 0:
-        return _own_folder() / "postgres"
+    """Return the data directory of this user: below XDG_DATA_HOME or the home directory.
+
+    For root, and for users without a home they can write to (as in containers), a folder of the temporary directory.
+    """
     home = environment_value("XDG_DATA_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "share") / "outbox-relay" / "postgres"
+    data = Path(home) if home else Path.home() / ".local" / "share"
+    if os.geteuid() == 0 or not _can_be_made(data):
+        return _own_folder() / "postgres"
+    return data / "outbox-relay" / "postgres"
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Tell whether this process may write to `folder`, or make it."""
+    nearest = next(step for step in (folder, *folder.parents) if os.access(step, os.F_OK))
+    return os.access(nearest, os.W_OK | os.X_OK)
 
 
 def _account() -> pwd.struct_passwd | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 import tempfile
@@ -11,12 +12,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from outbox.embedded import EmbeddedServer
+from outbox.embedded import EmbeddedServer, default_path
 from outbox.errors import UsageError
 
 START = """
 import sys
-from outbox.embedded import EmbeddedServer
+from outbox.embedded import EmbeddedServer, default_path
 with EmbeddedServer(sys.argv[1]) as server:
     print("up", flush=True)
     sys.stdin.readline()
@@ -78,20 +79,68 @@ def test_a_user_that_dies_does_not_keep_the_server_for_ever(folder):
         psycopg.connect(server.dsn())
 
 
-def test_an_ordinary_user_can_start_it_too(folder, root):
+def test_remove_deletes_the_data_and_stops_a_server_left_behind(folder):
+    other = subprocess.Popen(
+        [sys.executable, "-c", START, folder / "pg"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout.readline() == "up\n"
+    server = EmbeddedServer(folder / "pg")
+    with pytest.raises(UsageError, match="is used by another process"):
+        server.remove()
+    other.kill()
+    other.wait()
+    server.remove()
+    assert not (folder / "pg").exists()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(server.dsn())
+    with server:
+        psycopg.connect(server.dsn()).close()
+
+
+def test_remove_leaves_what_is_no_data_directory(folder):
+    (folder / "mine.txt").write_text("keep me")
+    with pytest.raises(UsageError, match="is there and is no database"):
+        EmbeddedServer(folder).remove()
+    assert (folder / "mine.txt").read_text() == "keep me"
+
+
+def test_the_default_is_below_the_home_of_a_user_who_has_one(folder, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(folder))
+    assert default_path() == folder / ".local" / "share" / "outbox-relay" / "postgres"
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    assert default_path() == folder / "data" / "outbox-relay" / "postgres"
+
+
+def test_a_user_without_a_home_to_write_to_gets_a_folder_of_the_temporary_directory(folder):
+    code = "from outbox.embedded import default_path; print(default_path())"
+    done = _as_ordinary_user(code, HOME="/proc", TMPDIR=str(folder))
+    assert done.stdout == f"{folder}/outbox-relay-{_ordinary_user_id()}/postgres\n", done.stderr
+
+
+def test_an_ordinary_user_can_start_it_too(folder):
+    done = _as_ordinary_user(START.replace("sys.stdin.readline()", ""), folder / "pg", HOME=str(folder))
+    assert done.stdout == "up\n", done.stderr
+
+
+def _as_ordinary_user(code, *arguments, **environment):
     """As root, become somebody else, with an interpreter that one can reach; else this user is ordinary enough."""
     account = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
-    packages = Path(psycopg.__file__).parents[1]
-    done = subprocess.run(
-        [_reachable_python(), "-c", START.replace("sys.stdin.readline()", ""), folder / "pg"],
+    path = f"{Path(__file__).parents[2]}:{Path(psycopg.__file__).parents[1]}"
+    return subprocess.run(
+        [_reachable_python(), "-c", code, *arguments],
         check=False,
         capture_output=True,
         text=True,
         cwd="/",
-        env={"PYTHONPATH": f"{root}:{packages}", "HOME": str(folder)},
+        env={"PYTHONPATH": path, **environment},
         **account,
     )
-    assert done.stdout == "up\n", done.stderr
+
+
+def _ordinary_user_id() -> int:
+    return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else os.geteuid()
 
 
 def _reachable_python() -> str:
