@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from outbox.database import aconnect, connect
 from outbox.errors import InvalidSettings
@@ -17,6 +17,7 @@ from relays.backlog import Backlog
 from relays.doorbell import CHANNEL, hears
 from relays.metrics import Metrics
 from relays.observer import Observers
+from relays.queries import query
 from relays.relay import Relay
 from relays.sessions import Session
 from relays.sinks.handler import load_app
@@ -24,12 +25,17 @@ from relays.sinks.handler import load_app
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import psycopg
+
     from relays.settings import RelaySettings
     from relays.telemetry import Tracing
 
 __all__ = ["serve"]
 
 log = logging.getLogger("relays.bootstrap")
+
+CONNECTIONS = 7
+"""Of one relay: claims, settlements, sweeps, doorbell, leases, and for moments a ring and the upkeep."""
 
 
 def serve(settings: RelaySettings) -> int:
@@ -44,6 +50,7 @@ def serve(settings: RelaySettings) -> int:
     with connect(settings.dsn, application_name="outbox-relay start") as connection:
         check_schema(connection)
         check_identity(connection)
+        _check_connections(connection)
     tracing = _tracing() if settings.traces else None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
@@ -96,6 +103,21 @@ async def _serve(settings: RelaySettings, tracing: Tracing | None) -> int:
             log.info("metrics at http://%s/metrics", address)
         await relay.run()
     return 1 if signals > 1 else 0
+
+
+def _check_connections(connection: psycopg.Connection[Any]) -> None:
+    """Refuse to start where the server has too few connections left for a relay.
+
+    Raises:
+        InvalidSettings: names the numbers and the remedy.
+    """
+    row = connection.execute(query("count_connections")).fetchone()
+    most, free = row if row is not None else (0, 0)
+    if free < CONNECTIONS:
+        raise InvalidSettings(
+            f"a relay needs {CONNECTIONS} connections, the server has {free} free of {most};"
+            " raise max_connections, run fewer processes, or go through a pooler with a direct --listen-dsn"
+        )
 
 
 async def is_pooled(dsn: str) -> bool:

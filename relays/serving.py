@@ -36,6 +36,8 @@ class Serving:
         self._settings = settings
         self._version = ""
         self._fleet_at = 0.0
+        self._names: list[str] = []
+        self._short_lease: InvalidSettings | None = None
         self._sinks: dict[str, Sink] = {}
         self._complaints: dict[str, str] = {}
         self.targets: dict[int, Target] = {}
@@ -48,6 +50,7 @@ class Serving:
             return False
         rows = await self._session.named_rows("list_destinations")
         self._version = row.version
+        self._names = [found.name for found in rows]
         served = {}
         for found in rows:
             target = await self._target(found)
@@ -78,13 +81,12 @@ class Serving:
         Raises:
             InvalidSettings: `--only` names an unknown destination, or `--lease` is too short for one.
         """
-        names = {target.destination.name for target in self.targets.values()}
-        unknown = sorted((self._settings.only or frozenset()) - names - set(self._complaints))
+        unknown = sorted((self._settings.only or frozenset()).difference(self._names))
         if unknown:
-            known = ", ".join(sorted(names)) or "none yet"
+            known = ", ".join(self._names) or "none yet"
             raise InvalidSettings(f"--only {unknown[0]}: no such destination; known: {known}")
-        for target in self.targets.values():
-            self._settings.lease_seconds(target.policy.timeout, target.destination.name)
+        if self._short_lease is not None:
+            raise self._short_lease
 
     async def _target(self, row: Any) -> Target | None:
         """Return the target for a row of destinations, or None when this relay does not serve it."""
@@ -96,8 +98,13 @@ class Serving:
             default = getattr(sink, "default_policy", Policy())
             policy = parse_policy(destination.policy, default)
             _check_handlers(sink, destination)
-            lease_seconds = self._lease_seconds(policy, destination.name)
         except InvalidSettings as error:
+            self._complain(destination.name, str(error))
+            return None
+        try:
+            lease_seconds = self._settings.lease_seconds(policy.timeout, destination.name)
+        except InvalidSettings as error:
+            self._short_lease = error  # refused at start; of a destination added later it is a complaint
             self._complain(destination.name, str(error))
             return None
         self._complaints.pop(destination.name, None)
@@ -113,9 +120,6 @@ class Serving:
         target.returned_at = None if row.returned_seconds is None else now - row.returned_seconds
         target.may_have_due = True
         return target
-
-    def _lease_seconds(self, policy: Policy, name: str) -> float:
-        return self._settings.lease_seconds(policy.timeout, name)
 
     def _complain(self, name: str, reason: str) -> None:
         """Say once per reason that a destination is not served; the others go on."""

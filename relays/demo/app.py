@@ -19,6 +19,6 @@ async def reserve_stock(delivery: Delivery, connection: psycopg.AsyncConnection[
     """Reserve what was ordered, in the same transaction that settles the delivery: exactly once."""
     order = delivery.payload
     await connection.execute(
-        "insert into shop.reservations (order_id, event_id, sku, quantity) values (%s, %s, %s, %s)",
-        [order["order_id"], delivery.event_id, order["sku"], order["quantity"]],
+        "insert into shop.reservations (order_id, event_id, article, quantity) values (%s, %s, %s, %s)",
+        [order["order_id"], delivery.event_id, order["article"], order["quantity"]],
     )

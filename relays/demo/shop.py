@@ -2,93 +2,110 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import outbox
+from relays.demo.queries import query
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import psycopg
 
-__all__ = ["Ledger", "create_tables", "trade"]
+__all__ = ["ORDERS", "Ledger", "Recorded", "trade"]
 
-ORDERS = [
-    ("ada@example.com", "kettle", 1, False),
-    ("grace@example.com", "teapot", 2, False),
-    ("alan@example.com", "tea, 250 g", 12, True),
-    ("edsger@example.com", "strainer", 1, False),
-    ("barbara@example.com", "cup", 6, False),
-    ("tony@example.com", "saucer", 6, True),
-]
-"""Customer, article, quantity, and whether the payment is declined, so that the transaction is rolled back."""
+PLACED, RECEIPT, CANCELLED = "order.placed", "mail.receipt", "order.cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a customer wants; a declined payment rolls the whole order back."""
+
+    customer: str
+    article: str
+    quantity: int
+    is_declined: bool = False
+
+
+ORDERS = (
+    Order("ada@example.com", "kettle", 1),
+    Order("grace@example.com", "teapot", 2),
+    Order("alan@example.com", "tea, 250 g", 12, is_declined=True),
+    Order("edsger@example.com", "strainer", 1),
+    Order("barbara@example.com", "cup", 6),
+    Order("tony@example.com", "saucer", 6, is_declined=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event as the shop remembers it."""
+
+    event_id: str
+    type: str
+    customer: str
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What the shop did, as it knows it: ids of events by type, committed and rolled back."""
+    """What the shop did, kept outside of any database."""
 
-    placed: list[str] = field(default_factory=list)
-    receipts: list[str] = field(default_factory=list)
-    cancelled: list[str] = field(default_factory=list)
-    rolled_back: list[str] = field(default_factory=list)
+    committed: list[Recorded] = field(default_factory=list)
+    rolled_back: list[Recorded] = field(default_factory=list)
 
-    @property
-    def committed(self) -> list[str]:
-        """All events that were committed."""
-        return self.placed + self.receipts + self.cancelled
+    def ids(self, event_type: str) -> list[str]:
+        """Return the ids of the committed events of a type."""
+        return [event.event_id for event in self.committed if event.type == event_type]
 
 
 class PaymentDeclinedError(Exception):
-    """The customer's bank said no: nothing of the order may remain."""
+    """The customer's bank said no: nothing of the order may remain, and nobody may hear of it."""
 
-
-def create_tables(connection: psycopg.Connection[Any]) -> None:
-    """Create the shop's own tables."""
-    connection.execute("create schema shop")
-    connection.execute(
-        "create table shop.orders (id bigint generated always as identity primary key,"
-        " customer text not null, sku text not null, quantity integer not null)"
-    )
-    connection.execute(
-        "create table shop.reservations (order_id bigint primary key references shop.orders, event_id uuid not null,"
-        " sku text not null, quantity integer not null)"
-    )
+    def __init__(self, recorded: Sequence[Recorded]) -> None:
+        super().__init__("payment declined")
+        self.recorded = recorded
 
 
 def trade(connection: psycopg.Connection[Any]) -> Ledger:
-    """Take the orders and cancel the first one; return what happened."""
+    """Take all orders, cancel the first one, and return what happened."""
     ledger = Ledger()
-    for customer, sku, quantity, is_declined in ORDERS:
-        placed: list[str] = []
-        receipts: list[str] = []
+    for order in ORDERS:
         try:
-            with connection.transaction():
-                _place(connection, (customer, sku, quantity), placed, receipts)
-                if is_declined:
-                    raise PaymentDeclinedError  # noqa: TRY301 - the block under demonstration rolls back
-        except PaymentDeclinedError:
-            ledger.rolled_back += placed + receipts
-        else:
-            ledger.placed += placed
-            ledger.receipts += receipts
-    with connection.transaction():
-        event_id = outbox.record_event(
-            connection, "order.cancelled", {"order_id": 1, "reason": "found a samovar"}, key="1"
-        )
-        ledger.cancelled.append(str(event_id))
+            ledger.committed += _take(connection, order)
+        except PaymentDeclinedError as declined:
+            ledger.rolled_back += declined.recorded
+    ledger.committed.append(_cancel(connection, 1, ORDERS[0].customer))
     return ledger
 
 
-def _place(
-    connection: psycopg.Connection[Any], order: tuple[str, str, int], placed: list[str], receipts: list[str]
-) -> None:
-    """Insert one order and record its two events, in the caller's transaction."""
-    customer, sku, quantity = order
-    row = connection.execute(
-        "insert into shop.orders (customer, sku, quantity) values (%s, %s, %s) returning id", order
-    ).fetchone()
-    order_id = row[0] if row is not None else 0
-    payload = {"order_id": order_id, "sku": sku, "quantity": quantity}
-    placed.append(str(outbox.record_event(connection, "order.placed", payload, key=str(order_id))))
-    receipt = {"to": [customer], "subject": f"Your order {order_id}", "text": f"Thank you for {quantity} x {sku}."}
-    receipts.append(str(outbox.record_event(connection, "mail.receipt", receipt)))
+def _take(connection: psycopg.Connection[Any], order: Order) -> list[Recorded]:
+    """Take one order: its row and its two events are one transaction, all of it or nothing."""
+    with connection.transaction():
+        [(order_id,)] = connection.execute(query("insert_order"), asdict(order)).fetchall()
+        placed = outbox.record_event(
+            connection,
+            PLACED,
+            {"order_id": order_id, "article": order.article, "quantity": order.quantity},
+            key=f"order-{order_id}",
+        )
+        receipt = outbox.record_event(
+            connection,
+            RECEIPT,
+            {
+                "to": [order.customer],
+                "subject": f"Your order {order_id}",
+                "text": f"Thank you! You ordered {order.quantity} x {order.article}.",
+            },
+        )
+        recorded = [Recorded(str(placed), PLACED, order.customer), Recorded(str(receipt), RECEIPT, order.customer)]
+        if order.is_declined:
+            raise PaymentDeclinedError(recorded)
+    return recorded
+
+
+def _cancel(connection: psycopg.Connection[Any], order_id: int, customer: str) -> Recorded:
+    with connection.transaction():
+        payload = {"order_id": order_id, "reason": "found a samovar"}
+        event_id = outbox.record_event(connection, CANCELLED, payload, key=f"order-{order_id}")
+    return Recorded(str(event_id), CANCELLED, customer)
