@@ -33,7 +33,7 @@ from psycopg.conninfo import make_conninfo
 import outbox
 from outbox.encoding import encode_payload
 from outbox.migrate import migrate
-from tests.processes import RelayProcess
+from tests.processes import relay_process
 from tests.queues import add_destination
 
 if TYPE_CHECKING:
@@ -245,13 +245,9 @@ def commits_per_second(dsn: str, doorbell: str, seconds: float) -> float:
 @contextmanager
 def relay(dsn: str):
     """A real relay with a handler that does nothing."""
-    process = RelayProcess(dsn, "--app", "tests.benchmarks.noop_app")
-    try:
+    with relay_process(dsn, "--app", "tests.benchmarks.noop_app") as process:
         process.wait_for("doorbell on")
         yield
-    finally:
-        process.process.terminate()
-        process.process.wait(30)
 
 
 @contextmanager

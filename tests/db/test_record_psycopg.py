@@ -332,6 +332,28 @@ def test_t15_a_due_time_is_the_same_instant_in_every_zone(database, admin, zone)
     assert dues.fetchall() == [(True, False), (True, False), (False, True)]
 
 
+LANGUAGES = ["C", "de_DE.UTF-8", "de_DE.utf8", "ja_JP.UTF-8", "pt_BR.UTF-8"]
+
+
+def test_messages_in_another_language_change_nothing(database, admin):
+    """Errors are told apart by SQLSTATE; of the languages here, those the server has."""
+    spoken = 0
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        for language in LANGUAGES:
+            try:
+                connection.execute("select set_config('lc_messages', %s, false)", [language])
+            except psycopg.errors.InvalidParameterValue:
+                continue
+            spoken += 1
+            with pytest.raises(InvalidEvent, match="there is none named"):
+                outbox.record_event(connection, "a", destination="nowhere", allow_autocommit=True)
+            with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+                outbox.record_event(connection, "a", JsonText("{"), allow_autocommit=True)
+            outbox.record_event(connection, "a", allow_autocommit=True)
+    assert spoken >= 1
+    assert count(admin, "events") == spoken
+
+
 def test_import_outbox_loads_no_driver_and_no_web_library():
     code = (
         "import sys, outbox\n"
