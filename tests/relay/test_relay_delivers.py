@@ -122,3 +122,47 @@ def test_drain_ends_at_once_when_nothing_is_due(database):
         connection.execute("select outbox.record_event('a.b', due_at => now() + interval '1 hour')")
     with relay_process(database.dsn, "--drain") as relay:
         assert relay.ended() == 0
+
+
+def test_c18_a_failing_head_holds_up_its_key_and_no_other(database, add_webhook):
+    """E2 to E5 wait for E1 through its retries; order-2 is not delayed; when E1 is dead, its key goes on (skip)."""
+    answered: list[tuple[str, int]] = []
+
+    async def answer(turn):
+        data = json.loads(turn.request.body)["data"]
+        is_first = data == {"key": "order-1", "n": 1}
+        if not is_first:
+            answered.append((data["key"], data["n"]))
+        await status(500 if is_first else 200)(turn)
+
+    with Receiver(answer) as receiver, database.connect() as connection:
+        add_webhook(receiver, schedule=["0.5s"], max_attempts=3)
+        with relay_process(database.dsn) as first, relay_process(database.dsn) as second:
+            first.started()
+            second.started()
+            head = record(connection, payload={"key": "order-1", "n": 1}, key="order-1")
+            for n in range(2, 6):
+                record(connection, payload={"key": "order-1", "n": n}, key="order-1")
+            for n in range(1, 5):
+                record(connection, payload={"key": "order-2", "n": n}, key="order-2")
+            wait_until(lambda: count(connection, "deliveries") == 0, "all settled")
+            assert (first.stop(), second.stop()) == (0, 0)
+        assert [row[2] for row in attempts(connection, head)] == ["retry", "retry", "dead"]
+        assert answered[:4] == [("order-2", n) for n in range(1, 5)]
+        assert answered[4:] == [("order-1", n) for n in range(2, 6)]
+
+
+def test_r07_only_the_destination_that_failed_is_tried_again(database, add_webhook):
+    with (
+        Receiver() as good,
+        Receiver(status(500), status(502), status(200)) as flaky,
+        database.connect() as connection,
+    ):
+        add_webhook(good, "good")
+        add_webhook(flaky, "flaky")
+        with relay_process(database.dsn) as relay:
+            event_id = record(connection)
+            wait_until(lambda: count(connection, "deliveries") == 0, "delivered to both")
+            assert relay.stop() == 0
+        assert (len(good.requests), len(flaky.requests)) == (1, 3)
+        assert {request.header("webhook-id") for request in (*good.requests, *flaky.requests)} == {event_id}
