@@ -1,91 +1,69 @@
-"""Dead letters: list, count, redrive, discard; and delivered ones again."""
+"""Dead letters: list, count, redrive, discard."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from psycopg.rows import namedtuple_row
-
-from outbox.queries import query
+from outbox.bulk import Taken
+from outbox.rows import named_row, named_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     import psycopg
 
     from outbox.selection import Selection
 
-__all__ = ["count_dead", "count_delivered", "discarding", "list_dead", "list_delivered", "redriving", "replaying"]
+__all__ = ["count_dead", "count_held", "discarding", "list_dead", "missing_events", "redriving"]
 
 
 def list_dead(connection: psycopg.Connection[Any], selection: Selection, limit: int) -> list[dict[str, Any]]:
     """Return dead letters of a selection, oldest first."""
-    return _listed(connection, "list_dead", {**selection.parameters(), "limit": limit})
+    return [row._asdict() for row in named_rows(connection, "list_dead", {**selection.parameters(), "limit": limit})]
 
 
 def count_dead(connection: psycopg.Connection[Any], selection: Selection) -> int:
     """Return how many dead letters a selection has."""
-    return _number(connection, "count_dead", selection.parameters())
+    return int(named_row(connection, "count_dead", selection.parameters()).dead)
 
 
-def redriving(connection: psycopg.Connection[Any], selection: Selection, actor: str) -> Callable[[int], list[int]]:
-    """Return the step that revives a batch of dead letters: due now, with a new budget, under the same identity."""
-    return partial(_step, connection, "redrive_dead", {**selection.parameters(), "actor": f"by {actor}"})
+def count_held(connection: psycopg.Connection[Any], selection: Selection) -> int:
+    """Return how many open deliveries removed destinations left behind; 0 unless the selection names a destination."""
+    return int(named_row(connection, "count_held", selection.parameters()).held)
 
 
-def discarding(connection: psycopg.Connection[Any], selection: Selection, actor: str) -> Callable[[int], list[int]]:
+def missing_events(connection: psycopg.Connection[Any], selection: Selection) -> list[UUID]:
+    """Return the events that a selection names and that have no dead letter in it."""
+    if selection.event_ids is None:
+        return []
+    found = {UUID(row["event_id"]) for row in list_dead(connection, selection, 1_000_000)}
+    return [event_id for event_id in selection.event_ids if event_id not in found]
+
+
+def redriving(connection: psycopg.Connection[Any], selection: Selection, actor: str) -> Callable[[int], list[Taken]]:
+    """Return the step that revives a batch of dead letters: due now, with a new budget, under the same identity.
+
+    What dies again meanwhile is not taken again: the run would not end.
+    """
+    now = named_row(connection, "read_clock").now
+    parameters = {**selection.parameters(), "died_before": now, "actor": f"by {actor}"}
+    return partial(_step, connection, "redrive_dead", parameters)
+
+
+def discarding(connection: psycopg.Connection[Any], selection: Selection, actor: str) -> Callable[[int], list[Taken]]:
     """Return the step that drops a batch: dead letters, then what a removed destination of that name left open."""
 
-    def step(batch: int) -> list[int]:
+    def step(batch: int) -> list[Taken]:
         parameters = {**selection.parameters(), "actor": f"by {actor}"}
         return _step(connection, "discard_dead", parameters, batch) or (
-            _step(connection, "discard_held", parameters, batch) if selection.destination else []
+            _step(connection, "discard_held", parameters, batch) if selection.is_of_destination_alone else []
         )
 
     return step
 
 
-def list_delivered(
-    connection: psycopg.Connection[Any], selection: Selection, until: datetime, limit: int
-) -> list[dict[str, Any]]:
-    """Return delivered deliveries of a selection."""
-    return _listed(connection, "list_delivered", {**_replayed(selection, until), "limit": limit})
-
-
-def count_delivered(connection: psycopg.Connection[Any], selection: Selection, until: datetime) -> int:
-    """Return how many deliveries a replay would send again."""
-    return _number(connection, "count_delivered", _replayed(selection, until))
-
-
-def replaying(
-    connection: psycopg.Connection[Any], selection: Selection, until: datetime, actor: str
-) -> Callable[[int], list[int]]:
-    """Return the step that delivers a batch again; it walks on by delivery id, so no delivery is taken twice."""
-    parameters = {**_replayed(selection, until), "actor": f"by {actor}"}
-
-    def step(batch: int) -> list[int]:
-        ids = _step(connection, "replay_delivered", parameters, batch)
-        parameters["after_id"] = max(ids, default=parameters["after_id"])
-        return ids
-
-    return step
-
-
-def _replayed(selection: Selection, until: datetime) -> dict[str, Any]:
-    return {**selection.parameters(), "until": selection.until or until, "after_id": 0}
-
-
-def _listed(connection: psycopg.Connection[Any], name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
-    with connection.cursor(row_factory=namedtuple_row) as cursor:
-        return [row._asdict() for row in cursor.execute(query(name), parameters).fetchall()]
-
-
-def _number(connection: psycopg.Connection[Any], name: str, parameters: dict[str, Any]) -> int:
-    row = connection.execute(query(name), parameters).fetchone()
-    return int(row[0]) if row is not None else 0
-
-
-def _step(connection: psycopg.Connection[Any], name: str, parameters: dict[str, Any], batch: int) -> list[int]:
-    return [row[0] for row in connection.execute(query(name), {**parameters, "batch": batch}).fetchall()]
+def _step(connection: psycopg.Connection[Any], name: str, parameters: dict[str, Any], batch: int) -> list[Taken]:
+    rows = named_rows(connection, name, {**parameters, "batch": batch})
+    return [Taken(row.delivery_id, row.event_id) for row in rows]

@@ -26,6 +26,11 @@ class Selection:
     since: datetime | None = None
     until: datetime | None = None
 
+    @property
+    def is_of_destination_alone(self) -> bool:
+        """Whether it is everything of one destination."""
+        return self.destination is not None and self == Selection(destination=self.destination)
+
     def parameters(self) -> dict[str, Any]:
         """Return the conditions as query parameters; a type pattern `order.*` becomes a prefix."""
         values = asdict(self)

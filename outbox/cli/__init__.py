@@ -7,7 +7,7 @@ import sys
 import psycopg
 import typer
 
-from outbox.cli import applying, database, dead, demo, destinations, doctor, recording, status, upkeep
+from outbox.cli import applying, database, dead, demo, destinations, doctor, recording, replaying, status, upkeep
 from outbox.errors import DatabaseUnreachable, OutboxError
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ status.register(app)
 app.add_typer(destinations.app, name="destinations")
 applying.register(app)
 dead.register(app)
+replaying.register(app)
 upkeep.register(app)
 doctor.register(app)
 demo.register(app)

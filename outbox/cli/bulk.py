@@ -23,6 +23,7 @@ __all__ = [
     "By",
     "Canary",
     "Destination",
+    "DryRun",
     "Events",
     "FailureShare",
     "Limit",
@@ -45,6 +46,7 @@ Events = Annotated[list[str] | None, typer.Option("--event", help="Of this event
 Since = Annotated[datetime | None, typer.Option("--since", formats=_TIMES, help="Not before, with offset.")]
 Until = Annotated[datetime | None, typer.Option("--until", formats=_TIMES, help="Before, with offset.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how many and which.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")]
 Rate = Annotated[float | None, typer.Option("--rate", min=0.1, help="At most so many per second.")]
 Canary = Annotated[int, typer.Option("--canary", min=0, help="First so many; wait for their outcomes.")]
@@ -59,22 +61,30 @@ def actor(by: str | None) -> str:
     return by or getpass.getuser()
 
 
-def confirm(verb: str, count: int, samples: Sequence[dict[str, Any]], *, yes: bool) -> bool:
+def confirm(
+    verb: str, count: int, samples: Sequence[dict[str, Any]], *, limit: int | None, yes: bool, dry_run: bool
+) -> None:
     """Show how many and which, and ask; without a terminal `--yes` is required.
 
     Raises:
         UsageError: there is nobody to ask and `--yes` is not given.
+        typer.Exit: nothing matches, it is a dry run, or the answer was no.
     """
     if not count:
         say(f"nothing to {verb}: no delivery matches")
-        return False
-    say(f"{count} deliveries match; {'all' if count <= SAMPLES else f'the first {SAMPLES}'} of them:")
+        raise typer.Exit(0)
+    say(f"{count:,} deliveries match; {'all' if count <= SAMPLES else f'the first {SAMPLES}'} of them:")
     print_table(list(samples[0]), [list(sample.values()) for sample in samples])
+    wanted = min(count, limit or count)
+    if dry_run:
+        say(f"{wanted:,} would be taken; nothing was changed")
+        raise typer.Exit(0)
     if yes:
-        return True
+        return
     if not sys.stdin.isatty():
-        raise UsageError(f"nobody to ask here; add --yes to {verb} them")
-    return typer.confirm(f"{verb} {count} deliveries?", err=True)
+        raise UsageError(f"nobody to ask here; add --yes to {verb} {wanted:,} deliveries")
+    if not typer.confirm(f"{verb} {wanted:,} deliveries?", err=True):
+        raise typer.Exit(1)
 
 
 def work(verb: str, bulk: Bulk, total: int) -> int:

@@ -1,7 +1,8 @@
-"""`outbox dead …` and `outbox replay`: repair what could not be delivered, or deliver it again."""
+"""`outbox dead …`: what could not be delivered, seen and repaired."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from outbox.cli.bulk import (
     By,
     Canary,
     Destination,
+    DryRun,
     Events,
     FailureShare,
     Limit,
@@ -25,10 +27,9 @@ from outbox.cli.bulk import (
 from outbox.cli.options import Dsn, Json, connected
 from outbox.cli.output import print_json, print_table, say
 from outbox.selection import Selection, select_deliveries
+from outbox.status import timeline
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import psycopg
 
 __all__ = ["app", "register"]
@@ -39,9 +40,8 @@ COLUMNS = ("event_id", "destination", "type", "attempt", "reason", "died_at", "d
 
 
 def register(parent: typer.Typer) -> None:
-    """Add `dead …` and `replay` to `parent`."""
+    """Add `dead …` to `parent`."""
     parent.add_typer(app, name="dead")
-    parent.command()(replay)
 
 
 @app.command("list")
@@ -62,7 +62,7 @@ def list_(
     if as_json:
         print_json({"total": total, "dead_letters": [_shown(row) for row in found]})
     elif found:
-        print_table(COLUMNS, [[row[name] for name in COLUMNS] for row in found])
+        print_table(COLUMNS, [[_shown(row)[name] for name in COLUMNS] for row in found])
         if total > len(found):
             say(f"{total - len(found)} more; raise --limit or narrow the filter")
     else:
@@ -103,19 +103,22 @@ def redrive(  # noqa: PLR0917 - typer builds the command line from the signature
     dsn: Dsn = None,
     *,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show how many and which.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Revive dead letters: due now, with a new budget, under the same identity. A second run goes on."""
+    """Revive dead letters: due now, with a new budget, under the same identity. A second run goes on with the rest."""
     selection = _selection(destination, event_type, event, reason, since, until)
     with connected(dsn) as connection:
+        _refuse_living(connection, selection)
         count = dead_letters.count_dead(connection, selection)
         samples = [_sample(row) for row in dead_letters.list_dead(connection, selection, options.SAMPLES)]
-        if not options.confirm("redrive", count, samples, yes=yes or dry_run) or dry_run:
-            raise typer.Exit(0 if dry_run or not count else 1)
+        options.confirm("redrive", count, samples, limit=limit, yes=yes, dry_run=dry_run)
         step = dead_letters.redriving(connection, selection, options.actor(by))
         bulk = Bulk(connection, step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
-        done = options.work("redriving", bulk, min(count, limit or count))
+        wanted = min(count, limit or count)
+        done = options.work("redriving", bulk, wanted)
     say(f"redrove {done} dead letters")
+    if done < wanted:
+        say(f"{wanted - done} stay dead: their destination is removed, or somebody else was faster")
 
 
 @app.command()
@@ -131,52 +134,21 @@ def discard(  # noqa: PLR0917 - typer builds the command line from the signature
     dsn: Dsn = None,
     *,
     yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> None:
-    """Drop dead letters for good, and what a removed destination left open. The timeline keeps that."""
+    """Drop dead letters for good; with --destination alone also what a removed one left open. The timeline keeps it."""
     selection = _selection(destination, event_type, event, reason, since, until)
     with connected(dsn) as connection:
+        _refuse_living(connection, selection)
         samples = [_sample(row) for row in dead_letters.list_dead(connection, selection, options.SAMPLES)]
-        held = _held_by_removed(connection, destination)
+        held = dead_letters.count_held(connection, selection) if selection.is_of_destination_alone else 0
         count = dead_letters.count_dead(connection, selection) + held
         if not samples and held:
             samples = [{"destination": destination, "state": "removed", "open deliveries": held}]
-        if not options.confirm("discard", count, samples, yes=yes):
-            raise typer.Exit(1 if count else 0)
+        options.confirm("discard", count, samples, limit=limit, yes=yes, dry_run=dry_run)
         step = dead_letters.discarding(connection, selection, options.actor(by))
         done = options.work("discarding", Bulk(connection, step, limit=limit), min(count, limit or count))
     say(f"discarded {done} deliveries")
-
-
-def replay(  # noqa: PLR0917 - typer builds the command line from the signature
-    destination: Destination = None,
-    event_type: Type = None,
-    event: Events = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Limit = None,
-    rate: Rate = None,
-    canary: Canary = 0,
-    failure_share: FailureShare = 0.5,
-    by: By = None,
-    dsn: Dsn = None,
-    *,
-    yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show how many and which.")] = False,
-) -> None:
-    """Deliver delivered events again, under the same identity. --since and --until are times of delivery."""
-    selection = _selection(destination, event_type, event, None, since, until)
-    with connected(dsn) as connection:
-        now = _now(connection)
-        count = dead_letters.count_delivered(connection, selection, now)
-        if event and not count:
-            raise LookupError("none of these events has a delivered delivery to replay; see `outbox status EVENT_ID`")
-        samples = [_shown(row) for row in dead_letters.list_delivered(connection, selection, now, options.SAMPLES)]
-        if not options.confirm("replay", count, samples, yes=yes or dry_run) or dry_run:
-            raise typer.Exit(0 if dry_run or not count else 1)
-        step = dead_letters.replaying(connection, selection, now, options.actor(by))
-        bulk = Bulk(connection, step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
-        done = options.work("replaying", bulk, min(count, limit or count))
-    say(f"set {done} deliveries going again")
 
 
 def _selection(  # noqa: PLR0917 - the filter options, in their order
@@ -192,27 +164,20 @@ def _selection(  # noqa: PLR0917 - the filter options, in their order
     )
 
 
-def _now(connection: psycopg.Connection[Any]) -> datetime:
-    row = connection.execute("select clock_timestamp()").fetchone()
-    assert row is not None  # noqa: S101 - a select without from has one row
-    moment: datetime = row[0]
-    return moment
-
-
-def _held_by_removed(connection: psycopg.Connection[Any], name: str | None) -> int:
-    if name is None:
-        return 0
-    row = connection.execute(
-        "select count(*) from outbox.deliveries o join outbox.destinations d on d.id = o.destination_id"
-        " where d.removed_at is not null and d.name = %s",
-        [name],
-    ).fetchone()
-    return int(row[0]) if row is not None else 0
+def _refuse_living(connection: psycopg.Connection[Any], selection: Selection) -> None:
+    """Refuse all of it when an event that is named has no dead letter: somebody is mistaken about it."""
+    missing = dead_letters.missing_events(connection, selection)
+    if missing:
+        deliveries = timeline(connection, str(missing[0]))["deliveries"]
+        states = ", ".join(f"{one['destination']} {one['state']}" for one in deliveries) or "no destination"
+        raise LookupError(f"event {missing[0]} has no such dead letter ({states}); nothing was changed")
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
+    """Return a dead letter with its times as text, with offset."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
 def _sample(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in _shown(row).items() if name in COLUMNS}
+    """Return what identifies a dead letter among others."""
+    return {name: _shown(row)[name] for name in ("event_id", "destination", "type", "reason", "died_at")}

@@ -1,6 +1,6 @@
 -- Counts the dead letters of a selection.
 -- Index: dead_letters_destination_idx, dead_letters_event_idx.
-select count(*)
+select count(*) as dead
 from outbox.dead_letters x
 join outbox.destinations d on d.id = x.destination_id
 join outbox.events e on e.id = x.event_id

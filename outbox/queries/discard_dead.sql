@@ -25,6 +25,6 @@ history as (
     insert into outbox.attempts (delivery_id, event_id, destination_id, recipient, attempt, started_at, outcome, reason, detail)
     select delivery_id, event_id, destination_id, recipient, attempt, clock_timestamp(), 'discarded', reason, %(actor)s
     from dropped)
-select delivery_id
+select delivery_id, event_id::text as event_id
 from dropped
 order by delivery_id

@@ -17,6 +17,6 @@ history as (
     insert into outbox.attempts (delivery_id, event_id, destination_id, recipient, attempt, started_at, outcome, reason, detail)
     select id, event_id, destination_id, recipient, attempt, clock_timestamp(), 'discarded', 'destination_removed', %(actor)s
     from dropped)
-select id
+select id as delivery_id, event_id::text as event_id
 from dropped
 order by id

@@ -1,23 +1,9 @@
--- Lists delivered deliveries of a selection, as samples before a replay.
--- Index: attempts_event_idx for single events; else the partitions of the time range are scanned.
-select distinct on (a.delivery_id) a.delivery_id, a.event_id::text as event_id, d.name as destination, e.type,
-    a.started_at as delivered_at
+-- Lists deliveries of events by their ids, with when they were last delivered, as samples before a replay.
+-- Index: attempts_event_idx.
+select a.event_id::text as event_id, d.name as destination, e.type, max(a.started_at) as delivered_at
 from outbox.attempts a
-join outbox.destinations d on d.id = a.destination_id and d.removed_at is null
+join outbox.destinations d on d.id = a.destination_id
 join outbox.events e on e.id = a.event_id
-where a.outcome = 'delivered'
-  and (%(destination)s::text is null or d.name = %(destination)s)
-  and (%(event_type)s::text is null or e.type = %(event_type)s)
-  and (%(type_prefix)s::text is null or starts_with(e.type, %(type_prefix)s))
-  and (%(event_ids)s::uuid[] is null or a.event_id = any (%(event_ids)s))
-  and (%(since)s::timestamptz is null or a.started_at >= %(since)s)
-  and a.started_at < %(until)s::timestamptz
-  and a.delivery_id > %(after_id)s
-  and not exists (select from outbox.deliveries o where o.id = a.delivery_id)
-  and not exists (select from outbox.dead_letters x where x.delivery_id = a.delivery_id)
-  and not exists (
-      select from outbox.attempts later
-      where later.event_id = a.event_id and later.delivery_id = a.delivery_id and later.outcome = 'delivered'
-        and later.started_at >= %(until)s::timestamptz)
+where a.event_id = any (%(event_ids)s::uuid[]) and a.delivery_id = any (%(ids)s::bigint[]) and a.outcome = 'delivered'
+group by a.delivery_id, a.event_id, d.name, e.type
 order by a.delivery_id
-limit %(limit)s

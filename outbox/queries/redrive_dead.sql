@@ -7,7 +7,7 @@ with chosen as materialized (
     from outbox.dead_letters x
     join outbox.destinations d on d.id = x.destination_id
     join outbox.events e on e.id = x.event_id
-    where d.removed_at is null
+    where d.removed_at is null and x.died_at < %(died_before)s::timestamptz
   and (%(destination)s::text is null or d.name = %(destination)s)
   and (%(event_type)s::text is null or e.type = %(event_type)s)
   and (%(type_prefix)s::text is null or starts_with(e.type, %(type_prefix)s))
@@ -33,6 +33,6 @@ history as (
     insert into outbox.attempts (delivery_id, event_id, destination_id, recipient, attempt, started_at, outcome, reason, detail)
     select delivery_id, event_id, destination_id, recipient, attempt, clock_timestamp(), 'redriven', reason, %(actor)s
     from revived)
-select delivery_id
+select delivery_id, event_id::text as event_id
 from revived
 order by delivery_id

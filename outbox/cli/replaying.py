@@ -1,0 +1,57 @@
+"""`outbox replay`: deliver again what was delivered."""
+
+from __future__ import annotations
+
+import typer
+
+from outbox.bulk import Bulk
+from outbox.cli import bulk as options
+from outbox.cli.bulk import By, Canary, Destination, DryRun, Events, FailureShare, Limit, Rate, Since, Type, Until, Yes
+from outbox.cli.options import Dsn, connected
+from outbox.cli.output import say
+from outbox.replay import find_replayable
+from outbox.rows import named_row
+from outbox.selection import select_deliveries
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(replay)
+
+
+def replay(  # noqa: PLR0917 - typer builds the command line from the signature
+    destination: Destination = None,
+    event_type: Type = None,
+    event: Events = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = None,
+    rate: Rate = None,
+    canary: Canary = 0,
+    failure_share: FailureShare = 0.5,
+    by: By = None,
+    dsn: Dsn = None,
+    *,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Deliver delivered events again, under the same identity. --since and --until are times of delivery.
+
+    To go on with an interrupted run, run it again with the --until that it printed.
+    """
+    selection = select_deliveries(
+        destination=destination, event_type=event_type, events=event or [], since=since, until=until
+    )
+    with connected(dsn) as connection:
+        moment = until or named_row(connection, "read_clock").now
+        found = find_replayable(connection, selection, moment, options.actor(by))
+        if event and not found:
+            raise LookupError("none of these events has a delivered delivery to replay; see `outbox status EVENT_ID`")
+        samples = [{**row, "delivered_at": row["delivered_at"].isoformat()} for row in found.samples(options.SAMPLES)]
+        options.confirm("replay", len(found), samples, limit=limit, yes=yes, dry_run=dry_run)
+        say(f"should this be interrupted, go on with --until {moment.isoformat()}")
+        bulk = Bulk(connection, found.step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
+        done = options.work("replaying", bulk, min(len(found), limit or len(found)))
+    say(f"set {done} deliveries going again")

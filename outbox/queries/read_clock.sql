@@ -1,0 +1,2 @@
+-- Reads the server's clock (promise database-time).
+select clock_timestamp() as now
