@@ -1,93 +1,113 @@
-"""Compares three independent ledgers: what the shop committed, what the receivers saw, what the outbox says."""
+"""Compares three ledgers kept apart: what the shop did, what the other side saw, what the database says. No I/O."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from relays.demo.receivers import HTTP_OK
+from relays.demo.endpoints import OK, SERVER_ERROR, UNAVAILABLE
+from relays.demo.shop import CANCELLED, PLACED, RECEIPT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
-    import psycopg
-
-    from relays.demo.receivers import Mailbox, Receivers, Request
+    from relays.demo.books import Books
+    from relays.demo.endpoints import Request
+    from relays.demo.mailbox import Letter
     from relays.demo.shop import Ledger
 
-__all__ = ["compare"]
+__all__ = ["PARTNER_TRIES", "Check", "compare"]
+
+PARTNER_TRIES = 3
 
 
-def compare(
-    connection: psycopg.Connection[Any], ledger: Ledger, receivers: Receivers, mailbox: Mailbox, partner_tries: int
-) -> list[str]:
-    """Return every difference in words; none means that each expected delivery came exactly as expected."""
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One comparison: what there should be, and what there is, both as multisets."""
+
+    claim: str
+    expected: Counter[Hashable]
+    found: Counter[Hashable]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether each expected one is there, exactly as often as expected, and nothing else."""
+        return self.expected == self.found
+
+    @property
+    def differences(self) -> list[str]:
+        """What is missing and what is too much, in words."""
+        missing, extra = self.expected - self.found, self.found - self.expected
+        return [
+            *(f"{self.claim}: {_words(one)} is missing{_times(count)}" for one, count in missing.items()),
+            *(f"{self.claim}: {_words(one)} was not expected{_times(count)}" for one, count in extra.items()),
+        ]
+
+
+def compare(ledger: Ledger, books: Books, requests: Sequence[Request], letters: Sequence[Letter]) -> list[Check]:
+    """Return all checks; the demo succeeded if each of them is met."""
+    placed, receipts, cancelled = ledger.ids(PLACED), ledger.ids(RECEIPT), ledger.ids(CANCELLED)
+    accepted = [(request.destination, request.event_id) for request in requests if request.status == OK]
+    failed = [(request.destination, request.status) for request in requests if request.status != OK]
+    history = [(one.destination, one.event_id, one.status) for one in books.attempts if one.sink == "webhook"]
     return [
-        *_recorded(connection, ledger),
-        *_webhooks(ledger, receivers, partner_tries),
-        *_attempts(connection, receivers),
-        *_mails(ledger, mailbox),
-        *_reservations(connection, ledger),
-        *_dead(connection, ledger, partner_tries),
+        _check("events stored: committed ones, none rolled back", _ids(ledger), books.stored),
+        _check("orders accepted by the warehouse, each once", [("warehouse", one) for one in placed], accepted),
+        _check(
+            "requests refused: 2 by the warehouse, all by the partner",
+            [("warehouse", UNAVAILABLE)] * 2 + [("partner", SERVER_ERROR)] * PARTNER_TRIES * len(cancelled),
+            failed,
+        ),
+        _check(
+            "receipts in the mailbox, each once, to the right customer",
+            [(event.event_id, event.customer) for event in ledger.committed if event.type == RECEIPT],
+            [(letter.event_id, letter.recipient) for letter in letters],
+        ),
+        _check("reservations made by the handler, each once", placed, books.reservations),
+        _check(
+            "deliveries marked delivered",
+            [(destination, one) for destination in ("warehouse", "stock") for one in placed]
+            + [("receipts", one) for one in receipts],
+            [(one.destination, one.event_id) for one in books.attempts if one.outcome == "delivered"],
+        ),
+        _check(
+            "dead letters, with the reason",
+            [("partner", one, PARTNER_TRIES, f"http_{SERVER_ERROR}") for one in cancelled],
+            [(one.destination, one.event_id, one.tries, one.reason) for one in books.dead],
+        ),
+        _check(
+            "webhook requests with a row of history each",
+            [(request.destination, request.event_id, request.status) for request in requests],
+            history,
+        ),
+        _check("requests without a valid signature", [], [one.event_id for one in requests if not one.is_signed]),
+        _check("bodies that changed between attempts", [], _changed(requests)),
+        _check("deliveries still open", [], [(one.destination, one.event_id) for one in books.open]),
     ]
 
 
-def _column(connection: psycopg.Connection[Any], statement: str) -> list[Any]:
-    return [row[0] for row in connection.execute(statement).fetchall()]
+def _check(claim: str, expected: Iterable[Hashable], found: Iterable[Hashable]) -> Check:
+    return Check(claim, Counter(expected), Counter(found))
 
 
-def _recorded(connection: psycopg.Connection[Any], ledger: Ledger) -> Iterator[str]:
-    stored = set(_column(connection, "select id::text from outbox.events"))
-    if stored != set(ledger.committed):
-        yield f"{len(stored)} events are stored, {len(ledger.committed)} were committed"
+def _ids(ledger: Ledger) -> list[str]:
+    return [event.event_id for event in ledger.committed]
 
 
-def _webhooks(ledger: Ledger, receivers: Receivers, partner_tries: int) -> Iterator[str]:
-    accepted = Counter(request.event_id for request in receivers.warehouse if request.status == HTTP_OK)
-    if accepted != Counter(ledger.placed):
-        yield f"warehouse accepted {sum(accepted.values())} requests for {len(ledger.placed)} orders, or not each once"
-    if [request.event_id for request in receivers.partner] != ledger.cancelled * partner_tries:
-        yield f"partner saw {len(receivers.partner)} requests, expected {partner_tries} of one event"
-    for request in (*receivers.warehouse, *receivers.partner):
-        if not request.is_signed:
-            yield f"a request for event {request.event_id} had no valid signature"
-    yield from _changed(receivers.warehouse)
-    yield from _changed(receivers.partner)
+def _changed(requests: Sequence[Request]) -> list[str]:
+    """Return the events whose body was not the same on every attempt (promise same-identity)."""
+    first: dict[tuple[str, str], bytes] = {}
+    return [
+        request.event_id
+        for request in requests
+        if first.setdefault((request.destination, request.event_id), request.body) != request.body
+    ]
 
 
-def _changed(requests: Sequence[Request]) -> Iterator[str]:
-    """Yield events whose body was not the same on every attempt (promise same-identity)."""
-    bodies: dict[str, bytes] = {}
-    for request in requests:
-        if bodies.setdefault(request.event_id, request.body) != request.body:
-            yield f"the body of event {request.event_id} changed between attempts"
+def _words(one: Hashable) -> str:
+    return " ".join(map(str, one)) if isinstance(one, tuple) else str(one)
 
 
-def _attempts(connection: psycopg.Connection[Any], receivers: Receivers) -> Iterator[str]:
-    """Yield a difference between requests seen and attempt rows written (promise every-try-recorded)."""
-    rows = _column(
-        connection,
-        "select count(*) from outbox.attempts a join outbox.destinations d on d.id = a.destination_id"
-        " where d.sink = 'webhook'",
-    )
-    seen = len(receivers.warehouse) + len(receivers.partner)
-    if rows != [seen]:
-        yield f"the receivers saw {seen} requests, the history has {rows[0]}"
-
-
-def _mails(ledger: Ledger, mailbox: Mailbox) -> Iterator[str]:
-    if len({message_id for _, _, message_id in mailbox.messages}) != len(ledger.receipts):
-        yield f"{len(mailbox.messages)} mails arrived, expected {len(ledger.receipts)}"
-
-
-def _reservations(connection: psycopg.Connection[Any], ledger: Ledger) -> Iterator[str]:
-    reserved = _column(connection, "select event_id::text from shop.reservations")
-    if Counter(reserved) != Counter(ledger.placed):
-        yield f"{len(reserved)} reservations were made for {len(ledger.placed)} orders"
-
-
-def _dead(connection: psycopg.Connection[Any], ledger: Ledger, partner_tries: int) -> Iterator[str]:
-    dead = connection.execute("select event_id::text, attempt, reason from outbox.dead_letters").fetchall()
-    expected = [(event_id, partner_tries, "http_500") for event_id in ledger.cancelled]
-    if dead != expected:
-        yield f"dead letters are {dead}, expected {expected}"
+def _times(count: int) -> str:
+    return "" if count == 1 else f" {count} times"

@@ -1,87 +1,109 @@
-"""Shows what happened in the demo, as tables."""
+"""Shows what happened in the demo, as tables, and where to look further."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
+
+from outbox.cli.output import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import psycopg
-    from rich.console import Console
-
-    from relays.demo.receivers import Mailbox, Receivers
+    from relays.demo.books import Attempt, Books
+    from relays.demo.comparison import Check
     from relays.demo.shop import Ledger
 
-__all__ = ["show", "show_commands", "show_verdict"]
+__all__ = ["show", "show_commands", "show_invitation"]
 
-DELIVERIES = """
-    select d.name, d.sink, e.type, a.outcome::text, count(*), coalesce(a.reason, '')
-    from outbox.attempts a
-    join outbox.destinations d on d.id = a.destination_id
-    join outbox.events e on e.id = a.event_id
-    group by d.name, d.sink, e.type, a.outcome, a.reason
-    order by d.name, a.outcome"""
-
-DEAD = """
-    select d.name, e.type, x.attempt, x.reason, coalesce(x.detail, '')
-    from outbox.dead_letters x
-    join outbox.destinations d on d.id = x.destination_id
-    join outbox.events e on e.id = x.event_id"""
+TEXTS = frozenset({"event", "destination", "sink", "answers", "reason", "detail", "compared"})
+"""Columns of words; all others are numbers."""
 
 
-def show(
-    console: Console, connection: psycopg.Connection[Any], ledger: Ledger, receivers: Receivers, mailbox: Mailbox
-) -> None:
-    """Print what was recorded, what was attempted, and what the other side saw."""
+def show(ledger: Ledger, books: Books, checks: Sequence[Check]) -> None:
+    """Print what was recorded, what became of it, and whether it is what should have become of it."""
+    _print("What the shop recorded", ["event", "committed", "rolled back, so never sent"], _recorded(ledger))
+    headings = ["destination", "sink", "deliveries", "delivered", "dead", "attempts", "answers"]
+    _print("What became of it", headings, _outcomes(books))
+    dead = [(one.destination, one.type, one.tries, one.reason, one.detail or "") for one in books.dead]
     _print(
-        console,
-        "recorded by the shop",
-        ["event", "count"],
-        [
-            ("order.placed, committed", len(ledger.placed)),
-            ("mail.receipt, committed", len(ledger.receipts)),
-            ("order.cancelled, committed", len(ledger.cancelled)),
-            ("rolled back, and therefore never sent", len(ledger.rolled_back)),
-        ],
-    )
-    rows = connection.execute(DELIVERIES).fetchall()
-    _print(
-        console,
-        "attempts, one row for every request",
-        ["destination", "sink", "event", "outcome", "count", "reason"],
-        rows,
-    )
-    _print(
-        console,
-        "seen by the other side",
-        ["receiver", "requests", "accepted"],
-        [
-            ("warehouse: fails twice, then accepts", len(receivers.warehouse), _accepted(receivers.warehouse)),
-            ("partner: always fails", len(receivers.partner), _accepted(receivers.partner)),
-            ("mail server", len(mailbox.messages), len(mailbox.messages)),
-        ],
-    )
-    dead = connection.execute(DEAD).fetchall()
-    _print(
-        console,
-        "dead letters, kept until redriven or discarded",
+        "What could not be delivered: kept until redriven or discarded",
         ["destination", "event", "tries", "reason", "detail"],
         dead,
     )
+    compared = [(check.claim, check.expected.total(), _found(check)) for check in checks]
+    _print("What it should be", ["compared", "expected", "found"], compared)
+    _verdict(checks)
 
 
-def show_commands(console: Console, dsn: str, event_id: str) -> None:
+def show_commands(folder: Path, books: Books) -> None:
     """Print the commands that look further into the same data."""
-    console.print("[bold]look further[/bold] (the demo's database is kept until the next demo)")
-    program = _program()
-    for command in ("status", f"status {event_id}", "dead list", "destinations list"):
-        console.print(f"  {program} {command} --dsn {dsn}", highlight=False, soft_wrap=True)
+    story = [f"status {one.event_id}" for one in books.dead[:1]]
+    console().print("\nLook further; the database is kept until the next demo:", style="bold")
+    _commands(folder, ["status", *story, "dead list", "doctor"])
+
+
+def show_invitation(folder: Path) -> None:
+    """Print what can be tried while everything runs on."""
+    console().print(
+        "\nEverything runs on until Ctrl-C. The partner is repaired; in another terminal, try:", style="bold"
+    )
+    _commands(
+        folder, ["dead redrive --destination partner --yes", """record order.cancelled '{"order_id": 2}'""", "status"]
+    )
+    sys.stdout.flush()
+
+
+def _recorded(ledger: Ledger) -> list[tuple[str, int, int]]:
+    committed = Counter(event.type for event in ledger.committed)
+    rolled_back = Counter(event.type for event in ledger.rolled_back)
+    return [(name, committed[name], rolled_back[name]) for name in committed | rolled_back]
+
+
+def _outcomes(books: Books) -> list[tuple[str, str, int, int, int, int, str]]:
+    """Return one row for each destination."""
+    rows = []
+    for name, sink in sorted({(one.destination, one.sink) for one in books.attempts}):
+        attempts = [one for one in books.attempts if one.destination == name]
+        outcomes = Counter(one.outcome for one in attempts)
+        deliveries = len({one.event_id for one in attempts})
+        rows.append(
+            (name, sink, deliveries, outcomes["delivered"], outcomes["dead"], len(attempts), _answers(attempts))
+        )
+    return rows
+
+
+def _answers(attempts: Iterable[Attempt]) -> str:
+    """Return how often the other side answered what, as `2 x 503, 4 x 200`."""
+    answers = Counter(one.status for one in attempts if one.status is not None)
+    return ", ".join(f"{count} x {status}" for status, count in answers.items()) or "-"
+
+
+def _found(check: Check) -> Text:
+    return Text(str(check.found.total()), style="green" if check.is_met else "bold red")
+
+
+def _verdict(checks: Sequence[Check]) -> None:
+    differences = [difference for check in checks for difference in check.differences]
+    if not differences:
+        console().print("every expected delivery arrived exactly as expected", style="bold green")
+        return
+    console().print(f"not as expected, in {len(differences)} ways:", style="bold red")
+    for difference in differences:
+        console().print(f"  {difference}", soft_wrap=True)
+
+
+def _commands(folder: Path, commands: Iterable[str]) -> None:
+    program, dsn = shlex.quote(_program()), shlex.quote(f"embedded:{folder}")
+    for command in commands:
+        console().print(f"  {program} {command} --dsn {dsn}", soft_wrap=True, markup=False)
 
 
 def _program() -> str:
@@ -93,27 +115,13 @@ def _program() -> str:
     return str(installed.relative_to(Path.cwd()) if installed.is_relative_to(Path.cwd()) else installed)
 
 
-def show_verdict(console: Console, differences: Sequence[str]) -> None:
-    """Print whether everything came exactly as expected."""
-    if not differences:
-        console.print("[bold green]every expected delivery arrived exactly as expected[/bold green]")
-        return
-    console.print("[bold red]not as expected:[/bold red]")
-    for difference in differences:
-        console.print(f"  {difference}", highlight=False, soft_wrap=True)
-
-
-def _accepted(requests: Iterable[Any]) -> int:
-    return sum(request.status < 300 for request in requests)  # noqa: PLR2004 - the successful statuses
-
-
-def _print(console: Console, title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def _print(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, padding=(0, 2, 0, 0)
     )
     for heading in headings:
-        table.add_column(heading, justify="right" if heading in {"count", "requests", "accepted", "tries"} else "left")
+        table.add_column(heading, justify="left" if heading in TEXTS else "right")
     for row in rows:
-        table.add_row(*map(str, row))
-    console.print(table)
-    console.print()
+        table.add_row(*(value if isinstance(value, Text) else Text(str(value)) for value in row))
+    console().print(table)
+    console().print()
