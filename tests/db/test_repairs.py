@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 
+import psycopg
 import pytest
 
 from outbox.bulk import Bulk
 from outbox.dead_letters import count_dead, discarding, redriving
-from outbox.destinations import remove_destination
+from outbox.destinations import pause_destination, remove_destination, resume_destination
 from outbox.errors import BulkStopped, UsageError
 from outbox.replay import find_replayable
 from outbox.selection import Selection, select_deliveries
@@ -237,3 +238,18 @@ def test_a_type_prefix_selects_its_events_only(database):
         connection.execute(KILL)
         assert count_dead(connection, Selection(event_type="order.*")) == 2
         assert count_dead(connection, Selection(event_type="order.paid")) == 1
+
+
+def test_the_role_of_relays_may_repair_and_may_not_change_destinations(database, login):
+    with database.connect() as admin:
+        record(admin)
+        admin.execute(KILL)
+    relay = login("outbox_relay")
+    assert len(list(Bulk(relay, redriving(relay, Selection(destination="shop"), "ada")).run())) == 1
+    pause_destination(relay, "shop", "lunch")
+    assert resume_destination(relay, "shop") == 1
+    relay.execute(KILL)
+    assert len(discarding(relay, Selection(destination="shop"), "ada")(10)) == 1
+    for forbidden in (remove_destination, lambda connection, name: add_destination(connection, "other")):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            forbidden(relay, "shop")
