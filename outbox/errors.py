@@ -52,7 +52,10 @@ class UsageError(OutboxError):
 
 
 class InvalidEvent(UsageError):
-    """An event that cannot be recorded; nothing was sent to the database."""
+    """An event that cannot be recorded; names the argument or JSON path.
+
+    With a driver's error as its cause the database refused it, which aborts the transaction; without, nothing was sent.
+    """
 
 
 class InvalidSettings(UsageError):
