@@ -16,7 +16,7 @@ from outbox.queries import query
 from outbox.rows import named_row, named_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from outbox.configuration import Change
 
@@ -31,6 +31,7 @@ __all__ = [
     "pause_destination",
     "remove_destination",
     "resume_destination",
+    "resuming",
 ]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -157,9 +158,15 @@ def pause_destination(connection: psycopg.Connection[Any], name: str, reason: st
 
 
 def resume_destination(connection: psycopg.Connection[Any], name: str) -> int:
-    """Let a destination go on, whatever held it, and return how many held deliveries are due again.
+    """Let a destination go on, whatever held it, and return how many held deliveries are due again."""
+    return max(resuming(connection, name), default=0)
 
-    They get a fresh due time, in their order, since relays look ahead of what they have walked.
+
+def resuming(connection: psycopg.Connection[Any], name: str) -> Iterator[int]:
+    """Let a destination go on, whatever held it; yield how many held deliveries are due again after each batch.
+
+    They get a fresh due time, in their order, since relays look ahead of what they have walked. Interrupted, the rest
+    is found by the relays' sweeps.
     """
     found = find_destination(connection, name)
     connection.execute(query("resume_destination"), {"id": found.id})
@@ -167,8 +174,9 @@ def resume_destination(connection: psycopg.Connection[Any], name: str) -> int:
     while True:
         batch = named_row(connection, "release_held", {"id": found.id, "after_id": last, "batch": RESUME_BATCH})
         if not batch.released:
-            return released
+            return
         released, last = released + batch.released, batch.last_id
+        yield released
 
 
 def remove_destination(connection: psycopg.Connection[Any], name: str) -> int:

@@ -15,9 +15,7 @@ from outbox.cli.output import print_table, say
 from outbox.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from outbox.bulk import Bulk
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "By",
@@ -34,7 +32,7 @@ __all__ = [
     "Yes",
     "actor",
     "confirm",
-    "work",
+    "progress",
 ]
 
 SAMPLES = 5
@@ -87,11 +85,11 @@ def confirm(
         raise typer.Exit(1)
 
 
-def work(verb: str, bulk: Bulk, total: int) -> int:
-    """Run `bulk` with a progress bar on a terminal and return how many it did."""
+def progress(verb: str, counts: Iterable[int], total: int | None) -> int:
+    """Go through growing counts with a progress bar on a terminal, and return the last one."""
     done = 0
-    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
-        task = progress.add_task(verb, total=total)
-        for done in bulk.run():
-            progress.update(task, completed=done)
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        shown = bar.add_task(verb, total=total)
+        for done in counts:
+            bar.update(shown, completed=done, description=f"{verb} {done:,}")
     return done

@@ -115,7 +115,7 @@ def redrive(  # noqa: PLR0917 - typer builds the command line from the signature
         step = dead_letters.redriving(connection, selection, options.actor(by))
         bulk = Bulk(connection, step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
         wanted = min(count, limit or count)
-        done = options.work("redriving", bulk, wanted)
+        done = options.progress("redriving", bulk.run(), wanted)
     say(f"redrove {done} dead letters")
     if done < wanted:
         say(f"{wanted - done} stay dead: their destination is removed, or somebody else was faster")
@@ -147,7 +147,7 @@ def discard(  # noqa: PLR0917 - typer builds the command line from the signature
             samples = [{"destination": destination, "state": "removed", "open deliveries": held}]
         options.confirm("discard", count, samples, limit=limit, yes=yes, dry_run=dry_run)
         step = dead_letters.discarding(connection, selection, options.actor(by))
-        done = options.work("discarding", Bulk(connection, step, limit=limit), min(count, limit or count))
+        done = options.progress("discarding", Bulk(connection, step, limit=limit).run(), min(count, limit or count))
     say(f"discarded {done} deliveries")
 
 

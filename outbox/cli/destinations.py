@@ -9,7 +9,7 @@ import typer
 
 from outbox import destinations as known
 from outbox.cli import probing
-from outbox.cli.bulk import By, actor
+from outbox.cli.bulk import By, actor, progress
 from outbox.cli.options import Dsn, Json, Name, connected
 from outbox.cli.output import print_json, print_table, say
 from outbox.errors import UsageError
@@ -120,7 +120,7 @@ def pause(
 def resume(name: Name, dsn: Dsn = None) -> None:
     """Let a paused, tripped or disabled destination go on."""
     with connected(dsn) as connection:
-        released = known.resume_destination(connection, name)
+        released = progress("resuming", known.resuming(connection, name), None)
     say(f"resumed destination {name}; {released} held deliveries are due again")
 
 

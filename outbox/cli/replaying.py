@@ -53,5 +53,5 @@ def replay(  # noqa: PLR0917 - typer builds the command line from the signature
         options.confirm("replay", len(found), samples, limit=limit, yes=yes, dry_run=dry_run)
         say(f"should this be interrupted, go on with --until {moment.isoformat()}")
         bulk = Bulk(connection, found.step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
-        done = options.work("replaying", bulk, min(len(found), limit or len(found)))
+        done = options.progress("replaying", bulk.run(), min(len(found), limit or len(found)))
     say(f"set {done} deliveries going again")

@@ -119,6 +119,21 @@ def test_probes_follow_the_relay(database, server):
         assert relay.stop() == 0
 
 
+def test_a_scrape_answers_also_when_the_backlog_cannot_be_measured(database, add_webhook):
+    with Receiver() as receiver, database.connect() as connection:
+        add_webhook(receiver)
+        connection.execute("alter table outbox.dead_letters rename to gone")
+        with relay_process(database.dsn, "--metrics", "127.0.0.1:0") as relay:
+            address = address_of(relay)
+            relay.started()
+            found = scrape(address)
+            assert found["outbox_backlog_measured",] == 0
+            assert not [sample for sample in found if sample[0] == "outbox_oldest_due_seconds"]
+            connection.execute("alter table outbox.gone rename to dead_letters")
+            wait_until(lambda: scrape(address)["outbox_backlog_measured",] == 1, "measured again")
+            assert "backlog not measured" in relay.output
+
+
 @pytest.mark.parametrize("address", ["9464", "localhost:", "localhost:port", "localhost:70000"])
 def test_an_address_that_is_none_is_refused_with_the_remedy(database, address):
     with relay_process(database.dsn, "--metrics", address) as relay:
