@@ -72,7 +72,7 @@ def _relays(overview: Mapping[str, Any], dangers: Dangers) -> Iterator[Problem]:
         message = "no relay has a doorbell: commits are found by polling"
         yield "doorbell_degraded", message, "give relays a direct DSN with --listen-dsn; see `outbox doctor`"
     if dangers.lapsed:
-        message = f"{dangers.lapsed} leases have lapsed, to be recovered: the relay that held them died or stalled"
+        message = f"lapsed leases, to be recovered: {dangers.lapsed}; the relay that held them died or stalled"
         yield "lapsed_leases", message, "a running relay recovers them within seconds; if none is alive, start one"
 
 
@@ -89,16 +89,16 @@ def _destination(found: Mapping[str, Any], *, is_unserved: bool, max_due_seconds
     open_count = sum(found[counted] for counted in ("waiting", "scheduled", "leased", "blocked"))
     if state in {"disabled", "tripped", "paused", "removed"} and (found["held"] or state in {"disabled", "tripped"}):
         because = f" because {found['reason']}" if found["reason"] else ""
-        message = f"destination {name} is {state} since {found['since']}{because}; {found['held']} deliveries are held"
+        message = f"destination {name} is {state} since {found['since']}{because}; deliveries held: {found['held']}"
         yield f"destination_{state}", message, _state_remedy(state, name)
     elif open_count and is_unserved:
-        message = f"no running relay serves destination {name}: {open_count} deliveries are open"
+        message = f"no running relay serves destination {name}; open deliveries: {open_count}"
         yield "not_served", message, "look at the relays' --only, their sinks, and the handlers of their --app"
     if (age := found["oldest_waiting_seconds"]) is not None and age > max_due_seconds:
         message = f"destination {name} has a delivery due for {format_duration(age)}"
         yield "oldest_due", message, "run more relays, raise max_in_flight, or look at the destination's answers"
     if found["dead"]:
-        message = f"destination {name} has {found['dead']} dead letters"
+        message = f"dead letters of destination {name}: {found['dead']}"
         yield "dead_letters", message, f"outbox dead list --destination {name}; then redrive or discard them"
 
 

@@ -20,7 +20,7 @@ def state_and_why(row: Any, last_attempt: Any) -> tuple[DeliveryState, str]:
         case "discarded":
             return DeliveryState.DISCARDED, last_attempt.detail or "discarded by an operator"
         case "dead":
-            return DeliveryState.DEAD, f"given up after {row.attempt} tries: {row.reason}; redrive or discard it"
+            return DeliveryState.DEAD, f"given up after attempt {row.attempt}: {row.reason}; redrive or discard it"
         case _:
             return _open(row, last_attempt)
 

@@ -115,7 +115,7 @@ def _destination(row: Any, counts: Any) -> dict[str, Any]:
         "sink": row.sink,
         "state": "removed" if row.removed_at is not None else row.state,
         "reason": row.state_reason,
-        "since": _time(row.removed_at or row.state_changed_at),
+        "since": (row.removed_at or row.state_changed_at).isoformat(timespec="seconds"),
         "held_until": _time(row.held_until),
         "waiting": numbers["waiting"],
         "scheduled": numbers["scheduled"],

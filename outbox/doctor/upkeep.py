@@ -42,10 +42,10 @@ def check_leases(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
     for row in rows:
         who = f"relay {row.relay_id}" + (f" ({row.relay})" if row.relay else "")
         if row.lapsed:
-            seen = f"{row.lapsed} leases of {who} have lapsed, the first {format_duration(row.lapsed_seconds)} ago"
+            seen = f"lapsed leases of {who}: {row.lapsed}, the first since {format_duration(row.lapsed_seconds)}"
             yield problem("leases", seen, "a running relay recovers them within seconds; if none is alive, start one")
         else:
-            seen = f"{row.leases} leases of {who}, which is not alive"
+            seen = f"leases of {who}, which is not alive: {row.leases}"
             yield warning("leases", seen, "they are recovered as soon as they lapse")
     if not rows:
         yield sound("leases", "all are held by relays that are alive")
@@ -65,7 +65,7 @@ def check_versions(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
     if others:
         yield warning("versions", f"relays run {', '.join(others)}, this command is {own}", "upgrade them, one by one")
     else:
-        yield sound("versions", f"{len(relays)} relays run, all {own}" if relays else "no relay runs")
+        yield sound("versions", f"relays running: {len(relays)}, all {own}" if relays else "no relay runs")
 
 
 def check_identity(connection: psycopg.Connection[Any]) -> Iterator[Finding]:

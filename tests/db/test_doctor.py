@@ -116,7 +116,7 @@ def test_orphan_leases_are_counted_by_relay(connection):
     )
     [finding] = bad(check_leases(connection))
     assert finding.health is Health.PROBLEM
-    assert finding.evidence.startswith("2 leases of relay 77 have lapsed, the first 5")
+    assert finding.evidence.startswith("lapsed leases of relay 77: 2, the first since 5")
 
 
 def test_changed_storage_options_are_found_with_the_statement_that_mends_them(connection):

@@ -85,7 +85,7 @@ def test_each_state_is_counted_and_explained(connection):
     assert said[scheduled][1].startswith("scheduled for")
     assert said[leased][1].startswith("being sent by relay 7, leased until")
     assert "died or stalled; to be recovered" in said[lapsed][1]
-    assert said[dead][1] == "given up after 5 tries: http_503; redrive or discard it"
+    assert said[dead][1] == "given up after attempt 5: http_503; redrive or discard it"
     assert said[follower][1] == f"waits for event {head} of the same key 'k'"
     assert relay_id > 0
 
@@ -225,7 +225,7 @@ def test_o09_lapsed_leases_wait_to_be_recovered_and_are_not_leased(connection):
     found = overview(connection)
     assert (found["totals"]["leased"], found["totals"]["waiting"]) == (0, 1)
     lapsed = next(problem for problem in found["problems"] if problem["code"] == "lapsed_leases")
-    assert "1 leases have lapsed, to be recovered" in lapsed["message"]
+    assert "lapsed leases, to be recovered: 1" in lapsed["message"]
 
 
 def test_o09_a_paused_destination_is_a_problem_once_it_holds_something(connection):
@@ -235,7 +235,7 @@ def test_o09_a_paused_destination_is_a_problem_once_it_holds_something(connectio
     record(connection)
     [problem] = overview(connection)["problems"]
     assert problem["code"] == "destination_paused"
-    assert "lunch (by ada); 1 deliveries are held" in problem["message"]
+    assert "lunch (by ada); deliveries held: 1" in problem["message"]
     assert problem["remedy"] == "outbox destinations resume shop"
 
 
