@@ -23,7 +23,7 @@ class Letter:
     recipient: str
 
 
-@dataclass(slots=True)
+@dataclass  # without slots: aiosmtpd looks at all members, which objects with slots refuse in Python 3.11.2
 class Mailbox:
     """A mail server that keeps what it accepts and sends nothing on."""
 

@@ -29,6 +29,7 @@ TEXTS = frozenset({"event", "destination", "sink", "answers", "reason", "detail"
 
 def show(ledger: Ledger, books: Books, checks: Sequence[Check]) -> None:
     """Print what was recorded, what became of it, and whether it is what should have become of it."""
+    console().print()
     _print("What the shop recorded", ["event", "committed", "rolled back, so never sent"], _recorded(ledger))
     headings = ["destination", "sink", "deliveries", "delivered", "dead", "attempts", "answers"]
     _print("What became of it", headings, _outcomes(books))
