@@ -38,5 +38,10 @@ def format_duration(seconds: float) -> str:
     """Return `seconds` as people write it, in the largest unit that keeps it short: `90s` is `1.5m`."""
     for unit in ("d", "h", "m", "s"):
         if seconds >= _UNITS[unit]:
-            return f"{seconds / _UNITS[unit]:.3g}{unit}"
-    return f"{seconds * 1000:.3g}ms" if seconds else "0s"
+            return f"{_short(seconds / _UNITS[unit])}{unit}"
+    return f"{_short(seconds * 1000)}ms" if seconds else "0s"
+
+
+def _short(number: float) -> str:
+    """Return three digits, never as an exponent: 999.9 is 1000."""
+    return f"{float(f'{number:.3g}'):g}"
