@@ -227,7 +227,8 @@ def _psycopg_connection(connection: Any) -> Any:
 
 def _django_connection(alias: str) -> Any:
     django_db: Any = sys.modules.get("django.db")
-    if django_db is None:  # the text itself may be a DSN with a password: never shown
+    # a DSN instead of an alias may hold a password: never shown, not even in Django's own error
+    if django_db is None or "=" in alias or "://" in alias:
         raise UsageError(f"cannot record on a str; pass {_KNOWN}")
     return django_db.connections[alias]
 

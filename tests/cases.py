@@ -74,7 +74,7 @@ def table() -> str:
     lines = [
         "# Tests",
         "",
-        "`make test` runs everything but chaos against a real PostgreSQL, with real relay processes and real HTTP and SMTP",
+        "`make test` runs all but chaos against a real PostgreSQL, with real relay processes and real HTTP and SMTP",
         "servers on loopback. unit: no I/O · db: real PostgreSQL · relay: relays and sinks · e2e: the commands ·",
         "chaos: kill -9, restarts · benchmarks: figures, no verdicts.",
         "",
