@@ -110,9 +110,11 @@ def test_probes_follow_the_relay(database, server):
         wait_until(lambda: get(address, "/readyz") == (200, "ready\n"), "ready")
         assert get(address, "/livez") == (200, "alive\n")
         connection.execute("alter table outbox.deliveries rename to gone")
-        record_failure = wait_until(lambda: get(address, "/readyz")[0] == 503, "not ready without its table", 30)
-        assert record_failure
-        assert "claims fail" in get(address, "/readyz")[1]
+        wait_until(
+            lambda: (answer := get(address, "/readyz"))[0] == 503 and "claims fail" in answer[1],
+            "not ready without its table, and says why",
+            30,
+        )
         assert get(address, "/livez")[0] == 200, "a restart would not help"
         connection.execute("alter table outbox.gone rename to deliveries")
         wait_until(lambda: get(address, "/readyz")[0] == 200, "ready again")
