@@ -24,6 +24,9 @@ _KNOWN = (
 )
 
 
+_DSN_SIGNS = frozenset(":/= ")
+
+
 class SyncConnection(Protocol):
     """A connection to record on."""
 
@@ -227,8 +230,7 @@ def _psycopg_connection(connection: Any) -> Any:
 
 def _django_connection(alias: str) -> Any:
     django_db: Any = sys.modules.get("django.db")
-    # a DSN instead of an alias may hold a password: never shown, not even in Django's own error
-    if django_db is None or "=" in alias or "://" in alias:
+    if django_db is None or _DSN_SIGNS & set(alias):  # a DSN may hold a password: never shown
         raise UsageError(f"cannot record on a str; pass {_KNOWN}")
     return django_db.connections[alias]
 

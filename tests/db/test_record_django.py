@@ -111,6 +111,13 @@ def test_an_unknown_alias_says_so_itself(admin):
         outbox.record_event("nowhere", "order.paid")
 
 
+@pytest.mark.parametrize("dsn", ["postgresql://app:SECRET@host/shop", "host=db password=SECRET"])
+def test_a_dsn_is_taken_for_no_alias_and_not_shown(admin, dsn):
+    with pytest.raises(UsageError, match="cannot record on a str") as refused:
+        outbox.record_event(dsn, "order.paid")
+    assert "SECRET" not in str(refused.value)
+
+
 def test_a_per_cent_sign_in_a_payload_is_a_per_cent_sign(admin):
     with transaction.atomic():
         outbox.record_event(default_connection, "order.paid", {"discount": "5 %s %"})
