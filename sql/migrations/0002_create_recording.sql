@@ -246,11 +246,11 @@ comment on function outbox.relay_sleeps() is
 
 create sequence outbox.last_ring_seq;
 comment on sequence outbox.last_ring_seq is
-    'When the doorbell was last rung, and by whom: a count of 25 ms, times 4194304, plus a process id. Not transactional.';
+    'When the doorbell was last rung, and by whom: a count of 5 ms, times 4194304, plus a process id. Not transactional.';
 
 -- NOTIFY takes a database-wide lock from commit until its flush, so those who notify commit one after the other. A relay
--- needs one ring, not one per commit: of all that find it asleep within the same 25 ms one rings, for all of them.
--- * Should that one be slow or roll back, the next 25 ms, or the relay's poll, make up for it. Its own session rings again:
+-- needs one ring, not one per commit: of all that find it asleep within the same 5 ms one rings, for all of them.
+-- * Should that one be slow or roll back, the next 5 ms, or the relay's poll, make up for it. Its own session rings again:
 --   outbox.rang_at, like all settings, goes back with the transaction, and then says that the ring never came.
 -- * A transaction that has rung remembers it until its end, so that a long one does not keep others from ringing.
 create function outbox.ring_doorbell(patterns text[], destination text) returns void
@@ -259,7 +259,7 @@ create function outbox.ring_doorbell(patterns text[], destination text) returns 
 as $$
 #variable_conflict use_variable
 declare
-    ticks bigint := (date_part('epoch', clock_timestamp()) * 40)::bigint;
+    ticks bigint := (date_part('epoch', clock_timestamp()) * 200)::bigint;
     last_ring bigint := pg_sequence_last_value('outbox.last_ring_seq');
 begin
     if current_setting('outbox.has_rung', true) = 'yes'

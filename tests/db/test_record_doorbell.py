@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -59,7 +60,7 @@ def test_t12_a_sleeping_relay_is_rung_once_per_commit(relay, producer):
 
 
 def test_t12_one_transaction_of_many_at_a_time_rings(database, relay):
-    """Those that find the relay asleep within the same 25 ms leave it to one; it may take them some times 25 ms."""
+    """Those that find the relay asleep within the same 5 ms leave it to one; it may take them some times 5 ms."""
     arm(relay)
     with ThreadPoolExecutor(20) as pool:
         start = threading.Barrier(20)
@@ -70,8 +71,10 @@ def test_t12_one_transaction_of_many_at_a_time_rings(database, relay):
                 start.wait(60)
                 outbox.record_event(session, "order.paid")
 
+        begun = time.monotonic()
         list(pool.map(record, range(20)))
-    assert 1 <= rings(relay) < 20
+        slices = (time.monotonic() - begun) / 0.005
+    assert 1 <= rings(relay) <= min(20, slices + 2)
     assert count(relay, "deliveries") == 20
 
 
