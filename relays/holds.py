@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -39,10 +38,16 @@ class Holds:
         self._clock = clock
         self._writing: set[asyncio.Task[None]] = set()
 
-    def observe(self, target: Target, result: Result) -> None:
-        """Judge the destination by the result of one attempt: trip it, hold it, or let it go on after its probe."""
+    def observe(self, target: Target, result: Result, started: float) -> None:
+        """Judge the destination by the result of one attempt: trip it, hold it, or let it go on after its probe.
+
+        `started` is monotonic seconds. What began before the present state says nothing about it: a straggler that
+        fails after the trip is no probe, and one that fails after the return must not trip it again.
+        """
         if result.hold is not None:
             self.apply(target, result.hold)
+        elif started < target.state_since:
+            return
         elif target.destination.state is DestinationState.TRIPPED:
             self._judge_probe(target, result)
         elif (is_failure := blames_destination(result)) is not None:
@@ -59,7 +64,7 @@ class Holds:
         target.breaker.reset()
         target.held_until = 0.0
         target.returned_at = time.monotonic()
-        target.destination = replace(target.destination, state=DestinationState.ACTIVE)
+        target.enter(DestinationState.ACTIVE)
         log.warning("destination %s is active again: its probe was answered", target.destination.name)
         self._start(self._run("recover_destination", {"destination_id": target.destination.id}, target))
 
@@ -70,7 +75,7 @@ class Holds:
         if hold.seconds is not None:
             target.held_until = max(target.held_until, time.monotonic() + hold.seconds)
         if hold.state != "held":
-            target.destination = replace(target.destination, state=DestinationState(hold.state))
+            target.enter(DestinationState(hold.state))
         log.warning(
             "destination %s is %s%s: %s",
             target.destination.name,

@@ -291,7 +291,7 @@ class Relay:
     def _finished(self, target: Target, delivery: Delivery, result: Result, started: float, ended: float) -> None:
         if delivery.interruptions and self._cycle is not None:
             self._cycle.suspect_finished()
-        self._holds.observe(target, result)
+        self._holds.observe(target, result, started)
         self._settlements.finish(target, delivery, result, started, ended)
 
     def _give_back(self, target: Target, deliveries: Sequence[Delivery]) -> None:

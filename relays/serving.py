@@ -113,8 +113,8 @@ class Serving:
         target = self.targets.get(destination.id)
         if target is None:
             target = Target(destination, policy, sink, lease_seconds)
-        target.destination, target.policy, target.sink = destination, policy, sink
-        target.lease_seconds = lease_seconds
+        target.become(destination)
+        target.policy, target.sink, target.lease_seconds = policy, sink, lease_seconds
         now = time.monotonic()
         target.held_until = now + row.held_seconds if row.held_seconds and row.held_seconds > 0 else 0.0
         target.returned_at = None if row.returned_seconds is None else now - row.returned_seconds

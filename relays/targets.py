@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,6 +72,7 @@ class Target:
     relays: int = 1
     rank: int = 0
     returned_at: float | None = None
+    state_since: float = field(default_factory=time.monotonic)
 
     def room(self, free_slots: int, now: float, *, is_alone: bool) -> int:
         """Return how many deliveries may be claimed at `now` (monotonic seconds), of `free_slots` free in the relay.
@@ -110,6 +111,16 @@ class Target:
         if not self.bucket.available:
             self.due_in((1 - self.bucket.tokens) / rate)
         return self.bucket.available
+
+    def enter(self, state: DestinationState) -> None:
+        """Take the destination for `state` from now on."""
+        self.become(replace(self.destination, state=state))
+
+    def become(self, destination: Destination) -> None:
+        """Take the destination as it is now; attempts begun in another state don't count for this one."""
+        if destination.state is not self.destination.state:
+            self.state_since = time.monotonic()
+        self.destination = destination
 
     def took(self, count: int) -> None:
         """Count claimed deliveries against the rate."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 class RelayProcess:
@@ -69,13 +69,13 @@ class RelayProcess:
         self.process.kill()
         self.process.wait()
 
-    def stop(self, seconds: float = 30.0) -> int:
+    def stop(self, seconds: float = 60.0) -> int:
         """Send SIGTERM and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.ended(seconds)
 
-    def ended(self, seconds: float = 30.0) -> int:
+    def ended(self, seconds: float = 60.0) -> int:
         """Return the exit code once the process has ended by itself."""
         code = self.process.wait(seconds)
         self._reader.join(5)

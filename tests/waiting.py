@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-def wait_until(condition, what: str, seconds: float = 20.0):
+def wait_until(condition, what: str, seconds: float = 60.0):
     """Return the first true value of `condition()`; fail naming `what` when there is none in time."""
     deadline = time.monotonic() + seconds
     while True:

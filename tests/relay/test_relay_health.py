@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 
@@ -26,7 +27,7 @@ def test_a_destination_that_fails_trips_holds_and_goes_on_after_one_probe(databa
         await status(200 if mended.is_set() else 500)(turn)
 
     with Receiver(answer) as receiver, database.connect() as connection:
-        add_webhook(receiver, schedule=["0.1s"], max_attempts=50)
+        add_webhook(receiver, schedule=["0.1s"], max_attempts=50, max_in_flight=5)
         with relay_process(database.dsn) as relay:
             relay.started()
             for _ in range(40):
@@ -34,7 +35,7 @@ def test_a_destination_that_fails_trips_holds_and_goes_on_after_one_probe(databa
             wait_until(lambda: state(connection) == "tripped", "the trip")
             relay.wait_for("destination shop is tripped")
             seen = len(receiver.requests)
-            assert seen < 20, "a trip stops the sending"
+            assert seen < 10 + 5, "a trip stops the sending"
             charged = connection.execute("select sum(attempt) from outbox.deliveries").fetchone()[0]
             assert charged <= seen, "held deliveries use up no attempt"
             mended.set()
@@ -44,6 +45,32 @@ def test_a_destination_that_fails_trips_holds_and_goes_on_after_one_probe(databa
             assert state(connection) == "active"
             assert relay.stop() == 0
         assert count(connection, "dead_letters") == 0
+
+
+def test_an_attempt_begun_before_the_trip_is_no_probe(database, add_webhook):
+    straggler_may_fail = threading.Event()
+    arrived = itertools.count()
+
+    async def answer(turn):
+        if next(arrived) == 0:
+            await asyncio.to_thread(straggler_may_fail.wait, 60)
+        await status(500)(turn)
+
+    with Receiver(answer) as receiver, database.connect() as connection:
+        add_webhook(receiver, schedule=["1h"], max_in_flight=2, timeout="60s")
+        for _ in range(20):
+            record(connection)
+        with relay_process(database.dsn, "--lease", "90s") as relay:
+            relay.started()
+            wait_until(lambda: state(connection) == "tripped", "the trip")
+            tripped = "select state::text, state_reason, held_until from outbox.destinations"
+            before = connection.execute(tripped).fetchone()
+            settled = count(connection, "attempts")
+            straggler_may_fail.set()
+            wait_until(lambda: count(connection, "attempts") > settled, "the straggler is settled")
+            assert relay.stop() == 0
+            assert connection.execute(tripped).fetchone() == before
+        assert relay.output.count("is tripped") == 1
 
 
 def test_a_410_disables_the_destination_and_holds_the_rest(database, add_webhook):
