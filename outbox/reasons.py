@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from outbox.model import DeliveryState
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 __all__ = ["state_and_why"]
+
+RETRY_AFTER = re.compile(r"\S+ answered \d{3} with (retry-after \d+ s)")
+"""How the detail of an attempt begins whose answer asked for a wait (relays/sinks/webhook/outcomes.py)."""
 
 
 def state_and_why(row: Any, last_attempt: Any) -> tuple[DeliveryState, str]:
@@ -58,7 +62,12 @@ def _held(row: Any) -> str | None:
 def _later(row: Any, last_attempt: Any) -> str:
     if last_attempt is None or last_attempt.outcome not in {"retry", "interrupted"}:
         return f"scheduled for {_time(row.due_at)}"
-    return f"backoff until {_time(row.due_at)} after attempt {last_attempt.attempt}: {last_attempt.reason}"
+    after = f"after attempt {last_attempt.attempt}: {last_attempt.reason}"
+    if last_attempt.reason == "retry_later":
+        return f"its handler asked to wait (RetryLater): not before {_time(row.due_at)}, {after}"
+    if asked := RETRY_AFTER.match(last_attempt.detail or ""):
+        return f"the destination asked to wait ({asked[1]}): not before {_time(row.due_at)}, {after}"
+    return f"backoff until {_time(row.due_at)} {after}"
 
 
 def _waiting(row: Any) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from outbox.model import Certainty
+from outbox.reasons import state_and_why
 from relays.results import Delivered, Hold, Refused
 from relays.sinks.webhook import WebhookSink
 from tests.receivers import Receiver, bomb, closing, dripping, endless, hanging, raw, reset, status
@@ -68,6 +71,22 @@ def test_throttled_delays_the_delivery_and_the_destination(code, value, seconds)
 def test_retry_after_on_other_failures_delays_the_delivery_alone(code):
     result = outcome_of(status(code, retry_after="60"))
     assert (result.retry_after, result.hold) == (60, None)
+
+
+def test_status_tells_a_wait_the_destination_asked_for_from_a_backoff():
+    now = datetime.now(UTC)
+    row = SimpleNamespace(place="open", is_leased=False, removed_at=None, destination_state="active", held_until=None)
+    row.blocked_by_event = row.blocked_by_dead_event = None
+    row.is_later, row.due_at, row.destination = True, now + timedelta(seconds=60), "shop"
+    for answer, words in (
+        (status(500, retry_after="60"), "the destination asked to wait (retry-after 60 s): not before "),
+        (status(500, b"a.b answered 500 with retry-after 60 s"), "backoff until "),
+    ):
+        result = outcome_of(answer)
+        attempt = SimpleNamespace(outcome="retry", attempt=1, reason=result.reason, detail=result.detail)
+        why = state_and_why(row, attempt)[1]
+        assert why.startswith(words)
+        assert why.endswith("after attempt 1: http_500")
 
 
 def test_unreadable_retry_after_is_ignored():

@@ -51,7 +51,7 @@ def _refused(answer: Answer, endpoint: Endpoint) -> Refused:
     )
     return Refused(
         reason=_reason(answer.status),
-        detail=clean_detail(_explanation(answer, endpoint), endpoint.hidden),
+        detail=clean_detail(_explanation(answer, endpoint, retry_after), endpoint.hidden),
         permanent=answer.status == HTTPStatus.GONE or answer.status in endpoint.dead_on,
         retry_after=retry_after,
         certainty=Certainty.ANSWERED,
@@ -65,9 +65,11 @@ def _reason(status: int) -> str:
     return "redirect_not_followed" if is_redirect else f"http_{status}"
 
 
-def _explanation(answer: Answer, endpoint: Endpoint) -> str:
+def _explanation(answer: Answer, endpoint: Endpoint, retry_after: int | None) -> str:
     said = shown_body(answer.body, is_cut=answer.is_cut)
     intro = f"{endpoint.url.authority} answered {answer.status}"
+    if retry_after:
+        intro = f"{intro} with retry-after {retry_after} s"  # outbox/reasons.py looks for these words
     if _reason(answer.status) == "redirect_not_followed":
         location = _shown_location(answer.headers.get("location"))
         return f"{intro} and redirects to {location}; set the final URL: redirects are not followed"
