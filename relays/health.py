@@ -51,12 +51,14 @@ def blames_destination(result: Result) -> bool | None:
     """Tell whether an attempt failed because of its destination; None when it says nothing about it.
 
     A refusal for good is about the event, one that is not charged about this relay's set-up, one with a hold parks
-    the destination itself, and 429 says that it works and is asked too often.
+    the destination itself, and 429 says that it works and is asked too often. A sink may say that a fault is the
+    delivery's alone.
     """
     if isinstance(result, Delivered):
         return False
     is_throttled = result.status == HTTPStatus.TOO_MANY_REQUESTS
-    return None if result.permanent or not result.charged or result.hold is not None or is_throttled else True
+    is_silent = result.permanent or result.is_delivery_only or is_throttled
+    return None if is_silent or not result.charged or result.hold is not None else True
 
 
 class Breaker:

@@ -48,7 +48,8 @@ class Refused:
     `reason` is a short code (`http_500`, `timeout`); `detail` is for people, redacted by the sink.
     `permanent` means the same bytes can never succeed. `charged=False` means the fault is not the delivery's
     (a wrong SMTP password): it is tried again without using up an attempt. `retry_after` is the least wait in seconds;
-    `wait` is the wait itself, whatever the policy says.
+    `wait` is the wait itself, whatever the policy says. `is_delivery_only` means that the fault is this delivery's own
+    and may pass (one greylisted mailbox): many of them don't make the destination unfit.
     """
 
     reason: str
@@ -61,6 +62,7 @@ class Refused:
     charged: bool = True
     hold: Hold | None = None
     repeats: tuple[Refused, ...] = ()
+    is_delivery_only: bool = False
 
 
 Result = Delivered | Refused

@@ -74,6 +74,25 @@ def test_each_recipient_has_attempts_and_an_outcome_of_its_own(database, connect
         assert dead == [("gone@example.com", "smtp_550")]
 
 
+def test_a_server_that_greylists_every_new_mailbox_is_not_tripped(database, connection):
+    seen = set()
+
+    def greylist(argument):
+        is_known = argument in seen
+        seen.add(argument)
+        return None if is_known else reply("450 4.7.1 greylisted, come back")
+
+    with MailServer(RCPT=greylist) as server:
+        add_mail(connection, server, policy={"schedule": ["2s"]})
+        for number in range(20):
+            mail(connection, to=f"reader-{number}@example.com")
+        with relay_process(database.dsn) as relay:
+            wait_until(lambda: count(connection, "deliveries") == 0, "all settled")
+            assert relay.stop() == 0
+        assert len(server.mails) == 20
+        assert "tripped" not in relay.output
+
+
 def test_a_payload_that_is_no_mail_is_one_dead_letter(database, connection):
     with MailServer() as server:
         add_mail(connection, server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outbox.model import Certainty
+from relays.health import blames_destination
 from relays.results import Delivered, Refused
 from tests.mail_deliveries import delivery, destination, send, send_all
 from tests.mail_server import MailServer, drop, every, hang, raw, reply
@@ -56,6 +57,24 @@ def test_e01_replies_to_a_message_are_temporary_or_permanent_by_their_class(step
     assert (result.permanent, result.charged, result.hold) == (is_dead, True, None)
     assert (result.status, result.certainty) == (int(answer[:3]), Certainty.ANSWERED)
     assert answer[4:] in result.detail
+
+
+@pytest.mark.parametrize(
+    ("step", "answer", "blamed"),
+    [
+        ("RCPT", "450 4.7.1 greylisted", None),
+        ("RCPT", "451 try later", None),
+        ("RCPT", "452 4.2.2 full", None),
+        ("RCPT", "452 4.3.1 out of disk", True),
+        ("RCPT", "421 4.7.0 too many", True),
+        ("MAIL", "451 4.7.1 later", True),
+        ("FINAL", "451 4.3.0 local error", True),
+    ],
+)
+def test_what_is_about_one_mailbox_counts_nothing_against_the_destination(step, answer, blamed):
+    with MailServer(**{step: every(reply(answer))}) as server:
+        result = send(server)
+    assert blames_destination(result) is blamed
 
 
 @pytest.mark.parametrize("step", ["MAIL", "RCPT", "DATA", "FINAL"])

@@ -24,6 +24,7 @@ DAY = 86400.0
         (Refused("setting_missing", charged=False), None),
         (Refused("http_429", retry_after=5, hold=Hold("held", "later", 5)), None),
         (Refused("http_429", status=429), None),
+        (Refused("smtp_450", status=450, is_delivery_only=True), None),
         (Refused("http_410", permanent=True, hold=Hold("disabled", "gone")), None),
     ],
 )

@@ -16,6 +16,9 @@ end of data          2yz delivered; 4yz again, 5yz dead
 end of data          end of session, time-out, no SMTP ambiguous: again, or kept as dead with `on_ambiguous = hold`
 SMTPUTF8 needed, not offered; larger than SIZE        dead
 
+A 4yz to RCPT TO is about that mailbox (greylisting, full) and counts nothing against the destination, unless an
+enhanced code 4.3.x says that the server itself is in trouble.
+
 An enhanced code X.Y.Z refines a basic code of the same class; where they disagree the basic code counts.
 """
 
@@ -109,6 +112,13 @@ class Trouble(Exception):
         return self.phase in _SESSION_PHASES or self.code in _LOGIN_WANTED
 
     @property
+    def is_about_mailbox(self) -> bool:
+        """Whether it is about the one mailbox: greylisting of many is no reason to stop the server's other mail."""
+        if self.phase is not Phase.RCPT or self.is_servers_fault or self.code in {None, SERVICE_CLOSING}:
+            return False
+        return not (enhanced_code(self.code or 0, self.text) or "").startswith("4.3.")
+
+    @property
     def is_permanent(self) -> bool:
         """Whether the same message can never be accepted."""
         if self.is_servers_fault or self.is_ambiguous:
@@ -137,6 +147,7 @@ def refused_by(trouble: Trouble, server: str, hidden: tuple[str, ...] = ()) -> R
         status=trouble.code,
         charged=not trouble.is_servers_fault,
         hold=_hold(trouble, detail),
+        is_delivery_only=trouble.is_about_mailbox,
     )
 
 
