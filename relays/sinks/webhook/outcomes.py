@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from relays.results import Result
     from relays.sinks.webhook.endpoint import Endpoint
 
-__all__ = ["DEAD_ON", "TRIES_OF_REFUSED_NAME", "result_of"]
+__all__ = ["TRIES_OF_REFUSED_NAME", "result_of"]
 
-DEAD_ON = frozenset((413, 414, 415, 431))
 TRIES_OF_REFUSED_NAME = 3
 """A name may lead to a private address for a while only: DNS breaks, too."""
 

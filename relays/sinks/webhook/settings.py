@@ -14,13 +14,15 @@ from outbox.webhook_keys import parse_signing_key
 from relays.http.addresses import Guard, parse_networks
 from relays.http.url import Url, parse_url
 from relays.sinks.webhook.bodies import BodyFormat
-from relays.sinks.webhook.outcomes import DEAD_ON
 from relays.sinks.webhook.values import choice, listed, switch, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ENGINES", "Secret", "TlsFiles", "WebhookSettings", "check_header", "parse_settings"]
+__all__ = ["DEAD_ON", "ENGINES", "Secret", "TlsFiles", "WebhookSettings", "check_header", "parse_settings"]
+
+DEAD_ON = frozenset((413, 414, 415, 431))
+"""The same bytes can never succeed."""
 
 ENGINES = ("aiohttp", "httpx")
 _STATUSES = range(300, 600)
