@@ -27,7 +27,3 @@ class ServerClock:
     def age_seconds(self, moment: datetime) -> float:
         """Return how long ago `moment` was."""
         return (self.now() - moment).total_seconds()
-
-    def skew_seconds(self) -> float:
-        """Return how far this machine's clock is ahead of the server's; receivers check our timestamps."""
-        return (datetime.now(UTC) - self.now()).total_seconds()

@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from relays import __version__
@@ -234,6 +235,7 @@ class Relay:
             "state": self._state,
             "doorbell": "listening" if self._doorbell.is_available else "polling",
             "serves": serves if is_new else None,
+            "relay_now": datetime.now(UTC),
         }
 
     async def _finish(self, cycle: Cycle) -> None:

@@ -43,19 +43,24 @@ def check_doorbell(dsn: str) -> Iterator[Finding]:
 
 
 def check_clock(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
-    """Compare this machine's clock with the server's: receivers refuse webhooks that are minutes off."""
+    """Compare this machine's clock and the relays' with the server's: receivers refuse webhooks minutes off."""
     before = datetime.now(UTC)
     server = named_row(connection, "inspect_session").now
     after = datetime.now(UTC)
-    skew = (before + (after - before) / 2 - server).total_seconds()
-    seen = f"this machine is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} the database"
-    remedy = "synchronise both clocks (NTP); run the doctor where relays run"
+    yield _compared("this machine", (before + (after - before) / 2 - server).total_seconds())
+    for relay in named_rows(connection, "list_relays"):
+        if relay.state == "running" and relay.clock_ahead_seconds is not None:
+            yield _compared(f"relay {relay.id} ({relay.name})", relay.clock_ahead_seconds)
+
+
+def _compared(who: str, skew: float) -> Finding:
+    seen = f"{who} is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} the database"
+    remedy = "synchronise both clocks (NTP): receivers refuse signatures that are minutes off"
     if abs(skew) >= SKEW_PROBLEM_SECONDS:
-        yield problem("clock", seen, remedy)
-    elif abs(skew) >= SKEW_WARNING_SECONDS:
-        yield warning("clock", seen, remedy)
-    else:
-        yield sound("clock", seen)
+        return problem("clock", seen, remedy)
+    if abs(skew) >= SKEW_WARNING_SECONDS:
+        return warning("clock", seen, remedy)
+    return sound("clock", seen)
 
 
 def check_horizon(
