@@ -13,6 +13,7 @@ import psycopg
 from outbox.errors import DatabaseUnreachable
 from outbox.model import DestinationState
 from relays.health import after_probe, blames_destination
+from relays.results import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -44,16 +45,31 @@ class Holds:
         `started` is monotonic seconds. What began before the present state says nothing about it: a straggler that
         fails after the trip is no probe, and one that fails after the return must not trip it again.
         """
+        self._ease(target, result, started)
         if result.hold is not None:
             self.apply(target, result.hold)
         elif started < target.state_since:
             return
         elif target.destination.state is DestinationState.TRIPPED:
             self._judge_probe(target, result)
-        elif (is_failure := blames_destination(result)) is not None:
+        else:
+            self._count(target, result)
+
+    def _count(self, target: Target, result: Result) -> None:
+        if (is_failure := blames_destination(result)) is not None:
             hold = target.breaker.observe(time.monotonic(), is_failure=is_failure)
             if hold is not None:
                 self.apply(target, hold)
+
+    def _ease(self, target: Target, result: Result, started: float) -> None:
+        """Send less at once to a destination that has too much to do, and more again as it delivers."""
+        if isinstance(result, Delivered):
+            target.overload.delivered()
+        elif result.is_overload and target.overload.refused(
+            time.monotonic(), started=started, in_flight=target.in_flight
+        ):
+            name, limit = target.destination.name, target.overload.limit
+            log.info("destination %s is overloaded (%s): at most %d in flight here", name, result.reason, limit)
 
     def _judge_probe(self, target: Target, result: Result) -> None:
         tripped_seconds = max(self._clock.age_seconds(target.destination.state_changed_at), 0.0)

@@ -49,7 +49,8 @@ class Refused:
     `permanent` means the same bytes can never succeed. `charged=False` means the fault is not the delivery's
     (a wrong SMTP password): it is tried again without using up an attempt. `retry_after` is the least wait in seconds;
     `wait` is the wait itself, whatever the policy says. `is_delivery_only` means that the fault is this delivery's own
-    and may pass (one greylisted mailbox): many of them don't make the destination unfit.
+    and may pass (one greylisted mailbox): many of them don't make the destination unfit. `is_overload` means that the
+    destination has too much to do: the relay sends it less at once until it delivers again.
     """
 
     reason: str
@@ -63,6 +64,7 @@ class Refused:
     hold: Hold | None = None
     repeats: tuple[Refused, ...] = ()
     is_delivery_only: bool = False
+    is_overload: bool = False
 
 
 Result = Delivered | Refused

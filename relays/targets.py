@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from outbox.model import DestinationState
 from relays.health import Breaker, ramp
+from relays.overload import Overload
 from relays.shares import TokenBucket, in_flight_share, rate_share
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Target:
     held_until: float = 0.0
     keys_going_on: set[str] = field(default_factory=set)
     breaker: Breaker = field(default_factory=Breaker)
+    overload: Overload = field(default_factory=Overload)
     bucket: TokenBucket | None = None
     relays: int = 1
     rank: int = 0
@@ -79,7 +81,8 @@ class Target:
 
         Unless it is alone, a destination gets half of the free slots, and the last one only while it has nothing
         in flight: a slow destination cannot occupy the relay or hide the others. What may be in flight and the rate
-        are this relay's shares of the fleet's; a tripped destination gets one probe, one that came back a ramp.
+        are this relay's shares of the fleet's; a tripped destination gets one probe, one that came back a ramp, and an
+        overloaded one less.
         """
         room = free_slots
         if not is_alone:
@@ -95,10 +98,16 @@ class Target:
         """Return how much may be in flight here, or None for as much as there are slots."""
         if self.destination.state is DestinationState.TRIPPED:
             return in_flight_share(1, self.relays, self.rank)
-        limit = self.policy.max_in_flight
-        if self.returned_at is not None and (slowed := ramp(LARGEST, now - self.returned_at)) < LARGEST:
-            limit = slowed if limit is None else min(limit, slowed)
-        return None if limit is None else in_flight_share(limit, self.relays, self.rank)
+        limit = _least(self.policy.max_in_flight, self._ramped(now))
+        share = None if limit is None else in_flight_share(limit, self.relays, self.rank)
+        return _least(share, self.overload.limit)
+
+    def _ramped(self, now: float) -> int | None:
+        """Return how much the fleet may have in flight so soon after the return, or None once it is long ago."""
+        if self.returned_at is None:
+            return None
+        ramped = ramp(LARGEST, now - self.returned_at)
+        return ramped if ramped < LARGEST else None
 
     def _rated(self, now: float) -> int:
         """Return how many the rate allows now; wakes the relay when it allows the next."""
@@ -165,3 +174,7 @@ class Target:
         """Move the safe mark: nothing open lies before `mark`, and nothing can be recorded there any more."""
         if self.safe.is_before(mark):
             self.safe = mark
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)

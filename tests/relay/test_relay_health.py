@@ -98,6 +98,32 @@ def test_retry_after_holds_the_whole_destination(database, add_webhook):
         assert held == (True,)
 
 
+def test_an_overloaded_destination_gets_half_as_many_at_once(database, add_webhook):
+    arrived = itertools.count()
+    all_there, may_answer = threading.Event(), threading.Event()
+
+    async def answer(turn):
+        number = next(arrived)
+        if number == 7:
+            all_there.set()
+        await asyncio.to_thread((all_there if number < 8 else may_answer).wait, 60)
+        await status(529 if number < 8 else 200)(turn)
+
+    with Receiver(answer) as receiver, database.connect() as connection:
+        add_webhook(receiver, max_in_flight=8, timeout="60s")
+        for _ in range(30):
+            record(connection)
+        with relay_process(database.dsn, "--lease", "90s") as relay:
+            receiver.wait_for(8 + 4, 60)
+            wait_until(lambda: count(connection, "attempts") == 8, "the refusals are settled")
+            time.sleep(0.5)  # more would come in this time, if it were allowed
+            assert len(receiver.requests) == 8 + 4
+            may_answer.set()
+            wait_until(lambda: count(connection, "deliveries") == 0, "all are delivered")
+            assert relay.stop() == 0
+        assert "is overloaded (http_529): at most 4 in flight here" in relay.output
+
+
 def test_a_rate_is_kept(database, add_webhook):
     with Receiver() as receiver, database.connect() as connection:
         add_webhook(receiver, rate="10/s", max_in_flight=50)

@@ -43,6 +43,7 @@ def test_w09_every_status_has_one_documented_meaning(code, engine):
     assert result.permanent is (code in {410, 413, 414, 415, 431})
     assert result.reason == ("redirect_not_followed" if 300 <= code < 400 else f"http_{code}")
     assert (result.hold is not None) is (code == 410)
+    assert result.is_overload is (code in {429, 502, 503, 504, 529})
 
 
 def test_w09_gone_disables_the_destination_and_kills_the_delivery():

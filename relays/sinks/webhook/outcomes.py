@@ -4,7 +4,8 @@
 3xx                      refused: never followed
 410                      dead; the destination is disabled, the rest of its deliveries are held
 413 414 415 431          dead: the same bytes can never succeed (setting `dead_on`)
-429 503                  again; with Retry-After the whole destination is held until then
+429 503                  again; with Retry-After the whole destination is held until then, without it as 502
+502 504 529              again, and half as many at once: the destination has too much to do
 everything else          again, not before its Retry-After
 a refused address        dead when it stands in the URL; a name that leads there is tried 3 times
 a request nobody can send  dead: settings that break the rules can only be changed
@@ -32,6 +33,18 @@ __all__ = ["TRIES_OF_REFUSED_NAME", "result_of"]
 TRIES_OF_REFUSED_NAME = 3
 """A name may lead to a private address for a while only: DNS breaks, too."""
 
+_SITE_OVERLOADED = 529
+"""Not registered, but what several large services answer."""
+
+_OVERLOADED = frozenset(
+    (
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+        _SITE_OVERLOADED,
+    )
+)
 _THROTTLES = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE))
 
 
@@ -56,6 +69,7 @@ def _refused(answer: Answer, endpoint: Endpoint) -> Refused:
         certainty=Certainty.ANSWERED,
         status=answer.status,
         hold=_hold(answer.status, retry_after, endpoint),
+        is_overload=answer.status in _OVERLOADED,
     )
 
 
