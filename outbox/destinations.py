@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from outbox.errors import DestinationChanged, UsageError
-from outbox.model import Destination, DestinationState
+from outbox.model import Destination
 from outbox.plugins import load_sink
 from outbox.policy import Policy, parse_policy
 from outbox.queries import query
@@ -41,7 +41,7 @@ RESUME_BATCH = 1000
 
 def list_destinations(connection: psycopg.Connection[Any]) -> list[Destination]:
     """Return all destinations that are not removed, by name."""
-    return [_destination(row) for row in named_rows(connection, "list_destinations")]
+    return [Destination.from_row(row) for row in named_rows(connection, "list_destinations")]
 
 
 def find_destination(connection: psycopg.Connection[Any], name: str) -> Destination:
@@ -227,20 +227,3 @@ def check_destination(
 
 def _merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**stored, **changes}.items() if value is not None}
-
-
-def _destination(row: Any) -> Destination:
-    return Destination(
-        id=row.id,
-        name=row.name,
-        sink=row.sink,
-        event_types=tuple(row.event_types),
-        settings=row.settings,
-        policy=row.policy,
-        state=DestinationState(row.state),
-        state_reason=row.state_reason,
-        state_changed_at=row.state_changed_at,
-        held_until=row.held_until,
-        version=row.version,
-        removed_at=row.removed_at,
-    )

@@ -89,4 +89,20 @@ class Destination:
     state_changed_at: datetime
     held_until: datetime | None
     version: int
-    removed_at: datetime | None = None
+
+    @classmethod
+    def from_row(cls, row: Any) -> Destination:
+        """Return the destination in a row of `list_destinations`, whose values have the names of these fields."""
+        return cls(
+            id=row.id,
+            name=row.name,
+            sink=row.sink,
+            event_types=tuple(row.event_types),
+            settings=row.settings,
+            policy=row.policy,
+            state=DestinationState(row.state),
+            state_reason=row.state_reason,
+            state_changed_at=row.state_changed_at,
+            held_until=row.held_until,
+            version=row.version,
+        )

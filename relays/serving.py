@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from outbox.errors import InvalidSettings
-from outbox.model import Destination, DestinationState
+from outbox.model import Destination
 from outbox.plugins import load_sink
 from outbox.policy import Policy, parse_policy
 from relays.targets import Target
@@ -92,7 +92,7 @@ class Serving:
         """Return the target for a row of destinations, or None when this relay does not serve it."""
         if self._settings.only is not None and row.name not in self._settings.only:
             return None
-        destination = _destination(row)
+        destination = Destination.from_row(row)
         try:
             sink = await self._sink(destination.sink)
             default = getattr(sink, "default_policy", Policy())
@@ -165,20 +165,4 @@ def _is_covered(pattern: str, patterns: Iterable[str]) -> bool:
     return any(
         known in {"*", pattern} or (known.endswith(".*") and prefix.startswith(known.removesuffix("*")))
         for known in patterns
-    )
-
-
-def _destination(row: Any) -> Destination:
-    return Destination(
-        id=row.id,
-        name=row.name,
-        sink=row.sink,
-        event_types=tuple(row.event_types),
-        settings=row.settings,
-        policy=row.policy,
-        state=DestinationState(row.state),
-        state_reason=row.state_reason,
-        state_changed_at=row.state_changed_at,
-        held_until=row.held_until,
-        version=row.version,
     )
