@@ -138,10 +138,11 @@ class Cycle:
             try:
                 if not await self._round():
                     return
-                pause = FIRST_PAUSE_SECONDS
-                self.is_failing = False
+                if not self.is_failing:
+                    pause = FIRST_PAUSE_SECONDS
             except (psycopg.Error, DatabaseUnreachable, OSError) as error:
                 self.is_failing = True
+                self._sweeps.next_at = 0.0
                 log.warning(
                     "not claiming, trying again in %.2g s: %s",
                     pause,
@@ -168,6 +169,7 @@ class Cycle:
         is_swept = self._sweep_beside(now)
         if is_swept:
             claimed += await self._claim_swept()
+            self.is_failing = False  # not by a round that asked nothing of the database: readiness would come and go
         if self._is_rung or claimed:
             self._is_rung = False
             await self._doorbell.disarm()  # after the claim: what rang goes first

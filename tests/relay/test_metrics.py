@@ -185,3 +185,21 @@ def test_metrics_are_served_by_every_child_of_a_supervisor(database):
         wait_until(lambda: len([line for line in relay.lines if "metrics at" in line]) == 2, "both children serve")
         relay.signal(signal.SIGTERM)
         assert relay.ended() in {0, os.EX_OK}
+
+
+def test_readiness_does_not_come_and_go_while_the_database_refuses(database):
+    with relay_process(database.dsn, "--metrics", "127.0.0.1:0") as relay, database.connect() as connection:
+        address = address_of(relay)
+        wait_until(lambda: get(address, "/readyz")[0] == 200, "ready")
+        connection.execute("alter table outbox.deliveries rename to gone")
+        wait_until(lambda: get(address, "/readyz")[0] == 503, "not ready")
+        seen = set()
+
+        def has_tried_often() -> bool:
+            seen.add(get(address, "/readyz")[0])
+            return sum("not claiming" in line for line in relay.lines) >= 6
+
+        wait_until(has_tried_often, "six failed rounds", 60)
+        assert seen == {503}
+        connection.execute("alter table outbox.gone rename to deliveries")
+        wait_until(lambda: get(address, "/readyz")[0] == 200, "ready again")
