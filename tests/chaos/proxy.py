@@ -1,0 +1,144 @@
+"""A TCP proxy that breaks connections as networks do: resets, silence without a FIN, delay."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from dataclasses import dataclass, field
+from typing import Self
+
+__all__ = ["Proxy"]
+
+FORGET_SECONDS = 20.0
+"""When the far side of a silent connection is told: PostgreSQL and receivers have keepalives, and room for so many."""
+
+
+@dataclass(eq=False)
+class _Pair:
+    """A client's connection and the one made for it; lost ones pass nothing on, not even their end."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    is_lost: bool = field(default=False)
+
+
+class Proxy:
+    """Forwards a loopback port to `upstream`, (host, port) or the path of a Unix socket, while in its `with` block.
+
+    Connections that were silent stay so for ever, as after a firewall has forgotten them; new ones work again.
+    """
+
+    def __init__(self, upstream: tuple[str, int] | str) -> None:
+        self.port = 0
+        self._upstream = upstream
+        self._pairs: set[_Pair] = set()
+        self._is_silent = False
+        self._delay_seconds = 0.0
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def reset(self) -> None:
+        """End all connections with RST."""
+        self._do(lambda: [_abort(writer) for pair in self._pairs for writer in (pair.client, pair.server)])
+
+    def silence(self) -> None:
+        """Swallow everything from now on, on the connections there are and on new ones."""
+        self._do(self._silence)
+
+    def slow(self, seconds: float) -> None:
+        """Pass on each piece `seconds` later."""
+        self._do(lambda: setattr(self, "_delay_seconds", seconds))
+
+    def heal(self) -> None:
+        """Let new connections work, and at full speed; what was silenced stays silent."""
+        self._do(self._heal)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(10)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._do(self._stop.set)
+        self._thread.join(10)
+
+    def _do(self, action) -> None:
+        """Run `action` in the proxy's own thread, and come back when it is done."""
+        done = threading.Event()
+
+        def act() -> None:
+            action()
+            done.set()
+
+        self._loop.call_soon_threadsafe(act)
+        assert done.wait(30)
+
+    def _silence(self) -> None:
+        self._is_silent = True
+        for pair in self._pairs:
+            self._lose(pair)
+
+    def _lose(self, pair: _Pair) -> None:
+        pair.is_lost = True
+        self._loop.call_later(FORGET_SECONDS, _abort, pair.server)
+
+    def _heal(self) -> None:
+        self._is_silent = False
+        self._delay_seconds = 0.0
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        server = await asyncio.start_server(self._connect, "127.0.0.1", 0, backlog=1000)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+        for pair in list(self._pairs):
+            _abort(pair.client)
+            _abort(pair.server)
+
+    async def _connect(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        try:
+            if isinstance(self._upstream, str):
+                answers, server = await asyncio.open_unix_connection(self._upstream)
+            else:
+                answers, server = await asyncio.open_connection(*self._upstream)
+        except OSError:
+            _abort(client)
+            return
+        pair = _Pair(client, server)
+        self._pairs.add(pair)
+        if self._is_silent:
+            self._lose(pair)
+        try:
+            await asyncio.gather(self._pump(pair, reader, server), self._pump(pair, answers, client))
+        finally:
+            self._pairs.discard(pair)
+
+    async def _pump(self, pair: _Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what comes until it ends, and the end."""
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                if self._delay_seconds:
+                    await asyncio.sleep(self._delay_seconds)
+                if not pair.is_lost:
+                    writer.write(data)
+                    await writer.drain()
+        if not pair.is_lost:
+            writer.close()
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """End a connection with RST where it is TCP."""
+    sock = writer.get_extra_info("socket")
+    if sock.family == socket.AF_INET and sock.fileno() >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
