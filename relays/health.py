@@ -32,7 +32,8 @@ class Limits:
     """When a destination is tripped, and for how long.
 
     It trips when at least `least_failures` attempts of the last `window` failed and they are at least `share` of
-    all. `ramp` is the time in which what may be in flight doubles after it came back.
+    all. It is disabled when everything failed for `disable_after`, `least_events` different events at least, and the
+    log warns of it after `warn_after`. `ramp` is the time in which what may be in flight doubles after it came back.
     """
 
     window: float = 60.0
@@ -41,6 +42,8 @@ class Limits:
     first_wait: float = 30.0
     longest_wait: float = 3600.0
     disable_after: float = 5 * 86400.0
+    warn_after: float = 86400.0
+    least_events: int = 2
     ramp: float = 1.0
 
 
@@ -128,12 +131,17 @@ def after_probe(
     return Hold("tripped", f"tripped for {format_duration(tripped_seconds)}; the last probe ended with {said}", wait)
 
 
-def after_failing(failing_seconds: float, failures: int, limits: Limits = DEFAULT_LIMITS) -> Hold | None:
+def after_failing(
+    failing_seconds: float, failures: int, failed_events: int, limits: Limits = DEFAULT_LIMITS
+) -> Hold | None:
     """Return the hold for an active destination whose every attempt failed for `failing_seconds`, too few to trip it.
 
-    `failures` are those attempts. After five days and ten failures it is disabled; before, None.
+    `failures` are those attempts, `failed_events` the different events among them that say something about the
+    destination: one alone may be the fault of that event. After five days and ten failures it is disabled.
     """
-    if failing_seconds < limits.disable_after or failures < limits.least_failures:
+    if failing_seconds < limits.disable_after:
+        return None
+    if failures < limits.least_failures or failed_events < limits.least_events:
         return None
     return Hold("disabled", f"all {failures} attempts of {format_duration(failing_seconds)} failed; resume it")
 

@@ -1,4 +1,4 @@
-"""Upkeep beside the work: one relay of the fleet keeps partitions ahead and retention behind (outbox/prune.py)."""
+"""Upkeep beside the work, by one relay of the fleet: partitions, retention, destinations that fail for days."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import psycopg
 from outbox.database import aconnect
 from outbox.errors import DatabaseUnreachable
 from outbox.prune import DEFAULT_KEEP, aprune
+from relays.failing import Failing
 from relays.queries import query
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Janitor:
         self._dsn = dsn
         self._relay_id = relay_id
         self._keep = keep
+        self._failing = Failing()
 
     async def run(self) -> None:
         """Work for ever; what goes wrong is logged and tried again at the next round."""
@@ -52,6 +54,7 @@ class Janitor:
             taken = await (await connection.execute(query("take_janitor_lease"), parameters)).fetchone()
             if taken is None:
                 return False
+            await self._failing.disable(connection)
             pruned = await aprune(connection, self._keep)
             if pruned.removed_rows or pruned.purged or pruned.created:
                 log.info(

@@ -14,6 +14,7 @@ from outbox.cli.options import Dsn, Json, Name, connected
 from outbox.cli.output import print_json, print_table, say
 from outbox.errors import UsageError
 from outbox.masking import shown_settings
+from outbox.transitions import list_transitions
 
 __all__ = ["app"]
 
@@ -49,7 +50,8 @@ def list_(dsn: Dsn = None, *, as_json: Json = False) -> None:
 def show(name: Name, dsn: Dsn = None, *, as_json: Json = False) -> None:
     """Show one destination; secrets are masked, references are shown."""
     with connected(dsn) as connection:
-        shown = _shown(known.find_destination(connection, name))
+        found = known.find_destination(connection, name)
+        shown = {**_shown(found), "transitions": list_transitions(connection, found.id)}
     if as_json:
         print_json(shown)
         return
@@ -60,6 +62,9 @@ def show(name: Name, dsn: Dsn = None, *, as_json: Json = False) -> None:
     for title in ("settings", "policy"):
         for key, value in sorted(shown[title].items()):
             typer.echo(f"{title[:-1] if title == 'settings' else title} {key:<{18 - len(title)}} {value}")
+    for past in shown["transitions"]:
+        because = f": {past['reason']}" if past["reason"] else ""
+        typer.echo(f"{past['happened_at']:<27} {past['former_state']} → {past['state']}{because}")
 
 
 @app.command()

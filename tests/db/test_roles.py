@@ -248,6 +248,8 @@ def test_x02_a_relay_works_the_tables_and_no_more(admin, login):
         "insert into outbox.destinations (name, sink, event_types) values ('x', 'x', '{}')",
         "delete from outbox.destinations",
         "update outbox.meta set system_identifier = 1",
+        "insert into outbox.transitions (destination_id, state, former_state) values (1, 'active', 'disabled')",
+        "delete from outbox.transitions",
         "create table outbox.mine ()",
         "alter table outbox.deliveries add column mine text",
         "drop table outbox.events_default",
@@ -261,6 +263,14 @@ def test_x02_a_relay_works_the_tables_and_no_more(admin, login):
 def test_x02_a_relay_that_tries_more_is_denied(admin, login, attack):
     with pytest.raises(DENIED):
         login("outbox_relay").execute(attack)
+
+
+def test_x02_what_a_relay_does_to_a_destination_is_kept_though_it_cannot_write_it(admin, login):
+    login("outbox_relay").execute("update outbox.destinations set state = 'tripped', state_reason = 'x'")
+    found = login("outbox_reader").execute(
+        "select destination, state::text, reason from outbox.destination_transitions"
+    )
+    assert found.fetchall() == [("shop", "tripped", "x")]
 
 
 def test_x02_a_relay_does_the_upkeep_without_owning_anything(admin, login):

@@ -111,6 +111,14 @@ def test_pausing_says_who_and_why_and_resuming_makes_due_again_in_order(database
         assert [row[1] for row in after] == ids
         assert all(row[7] > before[row[1]] for row in after), "ahead of every low-water mark"
         assert show(database)["state_reason"] is None
+        assert [(past["former_state"], past["state"], past["reason"]) for past in show(database)["transitions"]] == [
+            ("paused", "active", None),
+            ("active", "paused", "their migration (by ada)"),
+        ]
+        assert (
+            "active → paused: their migration (by ada)"
+            in outbox("destinations", "show", "shop", dsn=database.dsn).stdout
+        )
 
 
 def test_two_changes_at_once_do_not_undo_each_other(database):

@@ -127,11 +127,11 @@ def test_destination_is_disabled_after_five_days_and_not_before():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "failures", "is_disabled"),
-    [(5 * DAY, 10, True), (5 * DAY - 1, 1000, False), (30 * DAY, 9, False)],
+    ("seconds", "failures", "events", "is_disabled"),
+    [(5 * DAY, 10, 2, True), (5 * DAY - 1, 1000, 9, False), (30 * DAY, 9, 9, False), (30 * DAY, 99, 1, False)],
 )
-def test_rare_events_that_all_fail_for_five_days_disable_too(seconds, failures, is_disabled):
-    hold = after_failing(seconds, failures)
+def test_rare_events_that_all_fail_for_five_days_disable_too(seconds, failures, events, is_disabled):
+    hold = after_failing(seconds, failures, events)
     assert (hold is not None) is is_disabled
     if hold is not None:
         assert (hold.state, hold.reason) == ("disabled", "all 10 attempts of 5d failed; resume it")
