@@ -165,18 +165,28 @@ def resume_destination(connection: psycopg.Connection[Any], name: str) -> int:
 def resuming(connection: psycopg.Connection[Any], name: str) -> Iterator[int]:
     """Let a destination go on, whatever held it; yield how many held deliveries are due again after each batch.
 
-    They get a fresh due time, in their order, since relays look ahead of what they have walked. Interrupted, the rest
-    is found by the relays' sweeps.
+    A removed one comes back, unless its name is another's by now. The deliveries get a fresh due time, in their
+    order, since relays look ahead of what they have walked. Interrupted, the rest is found by the relays' sweeps.
     """
-    found = find_destination(connection, name)
-    connection.execute(query("resume_destination"), {"id": found.id})
+    destination_id = _resume(connection, name)
     released, last = 0, 0
     while True:
-        batch = named_row(connection, "release_held", {"id": found.id, "after_id": last, "batch": RESUME_BATCH})
+        batch = named_row(connection, "release_held", {"id": destination_id, "after_id": last, "batch": RESUME_BATCH})
         if not batch.released:
             return
         released, last = released + batch.released, batch.last_id
         yield released
+
+
+def _resume(connection: psycopg.Connection[Any], name: str) -> int:
+    """Make the destination `name` active and return its id."""
+    if all(destination.name != name for destination in list_destinations(connection)):
+        restored = named_row(connection, "restore_destination", {"name": name})
+        if restored is not None:
+            return int(restored.id)
+    found = find_destination(connection, name)
+    connection.execute(query("resume_destination"), {"id": found.id})
+    return found.id
 
 
 def remove_destination(connection: psycopg.Connection[Any], name: str) -> int:

@@ -49,7 +49,7 @@ def _open(row: Any, last_attempt: Any) -> tuple[DeliveryState, str]:
 def _held(row: Any) -> str | None:
     name = row.destination
     if row.removed_at is not None:
-        return f"destination {name} was removed at {_time(row.removed_at)}; discard its deliveries or add it again"
+        return f"destination {name} was removed at {_time(row.removed_at)}; discard its deliveries, or resume it"
     if row.destination_state != "active":
         because = f" because {row.state_reason}" if row.state_reason else ""
         return f"destination {name} is {row.destination_state} since {_time(row.state_changed_at)}{because}"

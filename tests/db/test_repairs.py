@@ -94,6 +94,22 @@ def test_w13_what_a_removed_destination_left_is_held_until_discarded(database):
         assert {row[2] for event_id in ids for row in attempts(connection, event_id)} == {"discarded"}
 
 
+def test_w13_a_removal_by_mistake_is_taken_back_with_what_is_held(database):
+    with database.connect() as connection:
+        add_destination(connection, settings={"url": "https://a.example"})
+        ids = [record(connection) for _ in range(3)]
+        remove_destination(connection, "shop")
+        assert resume_destination(connection, "shop") == 3
+        assert [row[1] for row in open_deliveries(connection)] == ids
+        ids.append(record(connection))
+        assert [row[1] for row in open_deliveries(connection)] == ids, "it gets new ones, too"
+        remove_destination(connection, "shop")
+        other = add_destination(connection)
+        assert resume_destination(connection, "shop") == 0, "the name is another's by now"
+        found = connection.execute("select id from outbox.destinations where removed_at is null").fetchall()
+        assert found == [(other,)]
+
+
 DELIVER = (
     "with done as (delete from outbox.deliveries returning *) insert into outbox.attempts"
     " (delivery_id, event_id, destination_id, attempt, started_at, outcome)"
