@@ -27,6 +27,9 @@ _STR = frozenset({str})
 _PLAIN_SCALARS = frozenset({str, int, float, bool, type(None)})
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSTORABLE_ESCAPE = re.compile(  # NUL, or half of a surrogate pair
+    r"\\u(?:0000|[dD][89abAB]..(?!\\u[dD][c-fC-F]))|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
+)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False)  # depth is bounded
 _STRING = json.encoder.encode_basestring
 
@@ -167,10 +170,12 @@ def _remedy(value: Any) -> str:
 
 def _checked_text(text: str, name: str) -> str:
     check_text(name, text)
-    if "\\u0000" in text:
+    if _UNSTORABLE_ESCAPE.search(text):
         try:
-            parsed = json.loads(text, parse_float=Decimal)
+            parsed = json.loads(text, parse_int=Decimal, parse_float=Decimal)
         except ValueError:
             return text  # no JSON: PostgreSQL says where
+        except RecursionError:
+            raise InvalidEvent(f"{name}: nested deeper than {MAX_DEPTH} levels; flatten it") from None
         encode_payload(parsed, name)
     return text

@@ -126,7 +126,9 @@ def test_t08_nul_is_refused_with_its_path(payload, path):
     assert str(refused.value).startswith(f"payload: {path}: NUL (\\u0000) is not storable in PostgreSQL")
 
 
-@pytest.mark.parametrize("payload", [{"a": "\ud800"}, {"\udfff": 1}, JsonText('"\ud800"')])
+@pytest.mark.parametrize(
+    "payload", [{"a": "\ud800"}, {"\udfff": 1}, JsonText('"\ud800"'), JsonText('"\\ud800"'), JsonText('"\\uDFFF"')]
+)
 def test_half_of_a_surrogate_pair_is_refused(payload):
     with pytest.raises(InvalidEvent, match="surrogate"):
         encode_payload(payload)
@@ -151,8 +153,16 @@ def test_an_integer_of_thousands_of_digits_is_refused():
         encode_payload({"a": 10**5000})
 
 
-def test_json_text_passes_as_it_is():
-    assert encode_payload(JsonText('{"b":1.10, "a":"\\\\u0000"}')) == '{"b":1.10, "a":"\\\\u0000"}'
+@pytest.mark.parametrize(
+    "text", ['{"b":1.10, "a":"\\\\u0000"}', '"\\ud83d\\ude00"', "[" * 300 + '"\\uD83D\\uDE00"' + "]" * 300]
+)
+def test_json_text_passes_as_it_is(text):
+    assert encode_payload(JsonText(text)) == text
+
+
+def test_json_text_with_a_nul_too_deep_to_find_is_refused():
+    with pytest.raises(InvalidEvent, match="deeper than 200 levels"):
+        encode_payload(JsonText("[" * 50_000 + '"\\u0000"' + "]" * 50_000))
 
 
 def test_refusals_never_show_a_value():
