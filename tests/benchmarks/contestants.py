@@ -31,6 +31,8 @@ class Contestant:
     def command(self, home: Path) -> list[str]:
         """Install it below `home` unless it is there, and return the command of its script."""
         folder = home / self.name
+        if not self.packages:
+            return [sys.executable, str(PEERS / self.script)]
         if self.is_node:
             if not (folder / "node_modules").exists():
                 folder.mkdir(parents=True, exist_ok=True)
@@ -42,20 +44,28 @@ class Contestant:
             subprocess.run([folder / "bin" / "pip", "install", "--quiet", *self.packages], check=True)
         return [str(folder / "bin" / "python"), "-W", "ignore", str(PEERS / self.script)]
 
-    def environment(self, home: Path, server: Path, database: str, first: Path) -> dict[str, str]:
+    def environment(self, home: Path, server: Path, database: str) -> dict[str, str]:
         return {
             **os.environ,  # noqa: TID251 - handed on to the child, not read
             "BENCH_URI": f"postgresql://postgres@/{database}?host={server}",
             "BENCH_HOST": str(server),
             "BENCH_DATABASE": database,
-            "BENCH_FIRST": str(first),
             "BENCH_NODE_MODULES": str(home / self.name / "node_modules"),
         }
 
 
-PEERS_BY_NAME = {
-    peer.name: peer
-    for peer in (
+OURS = "outbox-relay"
+
+BY_NAME = {
+    contestant.name: contestant
+    for contestant in (
+        Contestant(
+            OURS,
+            "psycopg, concurrency 1000; keeps an attempt row per event",
+            (),
+            "outbox_relay_peer.py",
+            "select not exists (select from outbox.deliveries)",
+        ),
         Contestant(
             "pgqueuer",
             "asyncpg, batch 500",
@@ -79,7 +89,7 @@ PEERS_BY_NAME = {
         ),
         Contestant(
             "procrastinate",
-            "psycopg, concurrency 20",
+            "psycopg, concurrency 20; enqueues in a transaction of its own, without the order",
             ("procrastinate", "psycopg[binary,pool]"),
             "procrastinate_peer.py",
             "select not exists (select from procrastinate_jobs where status in ('todo', 'doing'))",
@@ -132,6 +142,6 @@ def has_node() -> bool:
     return shutil.which("node") is not None and shutil.which("npm") is not None
 
 
-def our_command(dsn: str, *options: str) -> list[str]:
-    """Return the command of one of our relays with a no-op handler."""
-    return [sys.executable, "-m", "relays", "--dsn", dsn, "--app", "tests.benchmarks.first_app", *options]
+def everybody() -> list[str]:
+    """Return the names of all that can be measured here, ours first."""
+    return [name for name, contestant in BY_NAME.items() if has_node() or not contestant.is_node]

@@ -13,21 +13,49 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
 from outbox.embedded import EmbeddedServer
-from outbox.migrate import migrate
-from tests.benchmarks.contestants import PEERS_BY_NAME, ROOT, cache_folder, has_node, our_command
-from tests.queues import add_destination
+from tests.benchmarks.contestants import BY_NAME, ROOT, cache_folder
 
-OURS = "outbox-relay"
-OUR_SETTINGS = "--concurrency 1000, an attempt row per event"
 LONGEST_SECONDS = 120.0
 TICKS = os.sysconf("SC_CLK_TCK")
 SERVER = {"shared_buffers": "1GB", "max_wal_size": "8GB", "max_connections": "200"}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A contestant that is set up in a database of its own."""
+
+    dsn: str
+    command: list[str]
+    environment: dict[str, str]
+
+    def run(self, *arguments: str) -> str:
+        """Run one of its commands to the end and return what it printed."""
+        done = subprocess.run(
+            [*self.command, *arguments],
+            check=True,
+            env=self.environment,
+            timeout=300,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return done.stdout
+
+    def start_worker(self, **environment: str) -> subprocess.Popen:
+        """Start a worker process."""
+        return subprocess.Popen(
+            [*self.command, "work"],
+            env={**self.environment, **environment},
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
 
 @dataclass(frozen=True)
@@ -48,50 +76,39 @@ class Arena:
         self.home = cache_folder()
 
     def fresh(self, name: str = "bench") -> str:
+        """Return the DSN of a new database with the table of the application's own rows."""
         with psycopg.connect(self.server.dsn(), autocommit=True) as admin:
             admin.execute(f"drop database if exists {name} with (force)")
             admin.execute(f"create database {name}")
+        with psycopg.connect(self.server.dsn(name), autocommit=True) as connection:
+            connection.execute("create table shop_orders (id bigint generated always as identity, total numeric)")
         return self.server.dsn(name)
 
-    def prepare(self, contestant: str, count: int, first: Path) -> tuple[str, list[str], dict[str, str], str]:
-        """Set up and preload; return the DSN, the worker's command and environment, and the query for the end."""
+    def prepare(self, contestant: str, count: int = 0) -> Prepared:
+        """Set up in a fresh database, and preload."""
         dsn = self.fresh()
-        if contestant == OURS:
-            _preload_ours(dsn, count)
-            environment = {**os.environ, "BENCH_FIRST": str(first)}  # noqa: TID251 - handed on, not read
-            command = our_command(dsn, "--concurrency", "1000", "--log-level", "error")
-            return dsn, command, environment, "select not exists (select from outbox.deliveries)"
-        peer = PEERS_BY_NAME[contestant]
-        environment = peer.environment(self.home, self.server.path, "bench", first)
-        command = peer.command(self.home)
-        for arguments in (["setup"], ["preload", str(count)]):
-            subprocess.run([*command, *arguments], check=True, env=environment, timeout=300, stdout=subprocess.DEVNULL)
-        return dsn, [*command, "work"], environment, peer.is_done
+        peer = BY_NAME[contestant]
+        prepared = Prepared(dsn, peer.command(self.home), peer.environment(self.home, self.server.path, "bench"))
+        prepared.run("setup")
+        if count:
+            prepared.run("preload", str(count))
+        return prepared
 
     def drain(self, contestant: str, processes: int, count: int) -> Drained:
         """Run once."""
         with tempfile.TemporaryDirectory() as folder:
             firsts = [Path(folder) / str(number) for number in range(processes)]
-            dsn, command, environment, is_done = self.prepare(contestant, count, firsts[0])
-            with psycopg.connect(dsn, autocommit=True) as watch:
+            prepared = self.prepare(contestant, count)
+            with psycopg.connect(prepared.dsn, autocommit=True) as watch:
                 watch.execute("vacuum analyze")
                 watch.execute("checkpoint")
                 before = self._server_cpu(), _wal(watch)
-                workers = [
-                    subprocess.Popen(
-                        command,
-                        env={**environment, "BENCH_FIRST": str(first)},
-                        cwd=ROOT,
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                    )
-                    for first in firsts
-                ]
+                workers = [prepared.start_worker(BENCH_FIRST=str(first)) for first in firsts]
                 try:
-                    ended = _wait(watch, is_done)
+                    ended = wait_for_end(watch, BY_NAME[contestant].is_done)
                     worker_us = sum(_cpu(worker.pid) for worker in workers) / count * 1e6
                 finally:
-                    _stop(workers)
+                    stop(workers)
                 server_us = (self._server_cpu() - before[0]) / count * 1e6
                 wal = (_wal(watch) - before[1]) / count
             begun = [float(first.read_text()) for first in firsts if first.exists()]
@@ -116,18 +133,6 @@ class Arena:
         return total / TICKS
 
 
-def _preload_ours(dsn: str, count: int) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        migrate(connection)
-        add_destination(connection, "bench", sink="handler", event_types=["bench"])
-        for start in range(0, count, 1000):
-            connection.execute(
-                "select outbox.record_events(jsonb_agg(jsonb_build_object('type', 'bench', 'payload',"
-                " jsonb_build_object('i', i, 'note', repeat('x', 200))))) from generate_series(%s::int, %s::int) i",
-                [start, min(start + 1000, count) - 1],
-            )
-
-
 def _wal(connection: psycopg.Connection) -> float:
     return float(connection.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()[0])
 
@@ -140,7 +145,7 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def _wait(connection: psycopg.Connection, is_done: str) -> float | None:
+def wait_for_end(connection: psycopg.Connection, is_done: str) -> float | None:
     """Return when the database said that nothing is open, or None if it took too long."""
     deadline = time.monotonic() + LONGEST_SECONDS
     while time.monotonic() < deadline:
@@ -150,7 +155,7 @@ def _wait(connection: psycopg.Connection, is_done: str) -> float | None:
     return None
 
 
-def _stop(workers: list[subprocess.Popen]) -> None:
+def stop(workers: list[subprocess.Popen]) -> None:
     for worker in workers:
         worker.send_signal(signal.SIGTERM)
     for worker in workers:
@@ -161,17 +166,23 @@ def _stop(workers: list[subprocess.Popen]) -> None:
             worker.wait()
 
 
-def run(count: int, rounds: int, names: list[str], processes: tuple[int, ...] = (1, 2)) -> list[list[str]]:
-    """Return the rows of the table, ours first; rounds alternate, so that a slow minute hits all."""
+@contextmanager
+def arena():
+    """Start a server for as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="outbox-bench-") as folder:
         Path(folder).chmod(0o755)
         with EmbeddedServer(Path(folder) / "pg", settings=SERVER) as server:
-            arena = Arena(server)
-            results: dict[tuple[str, int], list[Drained]] = {}
-            for _ in range(rounds):
-                for name in names:
-                    for number in processes:
-                        results.setdefault((name, number), []).append(_drained(arena, name, number, count))
+            yield Arena(server)
+
+
+def run(count: int, rounds: int, names: list[str], processes: tuple[int, ...] = (1, 2)) -> list[list[str]]:
+    """Return the rows of the table, ours first; rounds alternate, so that a slow minute hits all."""
+    results: dict[tuple[str, int], list[Drained]] = {}
+    with arena() as own:
+        for _ in range(rounds):
+            for name in names:
+                for number in processes:
+                    results.setdefault((name, number), []).append(_drained(own, name, number, count))
     return [_row(name, number, drained) for (name, number), drained in results.items()]
 
 
@@ -186,7 +197,7 @@ def _drained(arena: Arena, name: str, processes: int, count: int) -> Drained:
 
 def _row(name: str, processes: int, runs: list[Drained]) -> list[str]:
     rates = sorted(run.rate for run in runs if run.rate is not None)
-    settings = OUR_SETTINGS if name == OURS else PEERS_BY_NAME[name].settings
+    settings = BY_NAME[name].settings
     if not rates:
         return [name, str(processes), "not finished", "", "", "", "", settings]
     return [
@@ -199,8 +210,3 @@ def _row(name: str, processes: int, runs: list[Drained]) -> list[str]:
         f"{statistics.median(run.wal_bytes for run in runs):.0f}",
         settings,
     ]
-
-
-def everybody() -> list[str]:
-    """Return the names of all that can be measured here."""
-    return [OURS, *(name for name, peer in PEERS_BY_NAME.items() if has_node() or not peer.is_node)]

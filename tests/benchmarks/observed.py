@@ -1,4 +1,4 @@
-"""A relay of ours inside the benchmark's process, with its claims timed: latency, pinned horizon, large backlog."""
+"""A relay of ours inside the benchmark's process, with its claims timed: pinned horizon, large backlog."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from outbox.migrate import migrate
 from relays.relay import Relay
 from relays.settings import RelaySettings
 from tests.benchmarks.drain import SERVER
+from tests.benchmarks.timing import percentile
 from tests.queues import add_destination
-
-STARTED: dict[str, float] = {}
 
 
 @relays.handler("bench")
 async def bench(delivery):
-    """Note when the event's handler began."""
-    STARTED[delivery.event_id] = time.monotonic()
+    """Do nothing."""
 
 
 class Claims:
@@ -65,12 +63,6 @@ async def relay(dsn: str, concurrency: int = 1000):
         await task
 
 
-def percentile(values: list[float], share: float) -> float:
-    """Return the value below which that share lies."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else float("nan")
-
-
 def fresh_server(folder: str) -> EmbeddedServer:
     Path(folder).chmod(0o755)
     return EmbeddedServer(Path(folder) / "pg", settings=SERVER)
@@ -80,28 +72,6 @@ def prepare(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         migrate(connection)
         add_destination(connection, "bench", sink="handler", event_types=["bench"])
-
-
-async def _latencies(dsn: str, count: int, gap: float) -> list[float]:
-    committed = {}
-    async with relay(dsn, 100), await psycopg.AsyncConnection.connect(dsn) as writer:
-        await asyncio.sleep(1)
-        for _ in range(count):
-            await asyncio.sleep(gap)
-            row = await (await writer.execute("select outbox.record_event('bench', '{}'::jsonb)::text")).fetchone()
-            await writer.commit()
-            committed[row[0]] = time.monotonic()
-        await asyncio.sleep(1)
-    return [(STARTED[event_id] - at) * 1000 for event_id, at in committed.items()]
-
-
-def latency(count: int = 200, gap: float = 0.02) -> list[list[str]]:
-    """Return commit to handler start of an idle relay, in milliseconds."""
-    with tempfile.TemporaryDirectory(prefix="outbox-bench-") as folder, fresh_server(folder) as server:
-        prepare(server.dsn())
-        found = asyncio.run(_latencies(server.dsn(), count, gap))
-    shares = (0.5, 0.9, 0.99, 1.0)
-    return [["outbox-relay", str(count), *(f"{percentile(found, share):.2f}" for share in shares)]]
 
 
 PRODUCER = """

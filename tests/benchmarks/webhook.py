@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import aiohttp
 import httpx2
@@ -184,6 +184,42 @@ def _relayed(server: str, url: str, engine: str, events: int) -> float:
     return delivered / seconds
 
 
+@contextmanager
+def receiver():
+    """Run the receiver in a process of its own and return its URL."""
+    listener = socket.create_server(("0.0.0.0", 0), backlog=1000)  # noqa: S104 - all of 127.0.0.0/8 is loopback
+    server = multiprocessing.get_context("fork").Process(target=_serve, args=([listener],), daemon=True)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.kill()
+
+
+def measured(engine: str, seconds: float, rounds: int, events: int) -> dict[str, float]:
+    """Return the best rate of each; with `events`, also that of a relay that drains so many."""
+    with receiver() as url, start_server("embedded", None) if events else nullcontext("") as server:
+        bare = _bare_aiohttp if engine == "aiohttp" else _bare_httpx
+        runs = {
+            "bare library": lambda: asyncio.run(bare(url, seconds)),
+            "our engine": lambda: asyncio.run(_engine(engine, url, seconds)),
+            "signing sink": lambda: asyncio.run(_sink(engine, url, seconds)),
+        }
+        if events:
+            runs["whole relay"] = lambda: _relayed(server, url, engine, events)
+        best = dict.fromkeys(runs, 0.0)
+        for _ in range(rounds):
+            for name, run in runs.items():
+                best[name] = max(best[name], run())
+    return best
+
+
+def rows(engine: str = "aiohttp", seconds: float = 3, rounds: int = 3, events: int = 20_000) -> list[list[str]]:
+    """Return the table of `make bench`."""
+    best = measured(engine, seconds, rounds, events)
+    return [[name, f"{rate:,.0f}", f"{rate / best['bare library']:.2f}"] for name, rate in best.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3)
@@ -192,36 +228,13 @@ def main() -> None:
     parser.add_argument("--relay", type=int, default=0, metavar="EVENTS", help="also: a relay that drains so many")
     parser.add_argument("--destinations", type=int, default=0, help="instead: one event to each of so many hosts")
     options = parser.parse_args()
-    listener = socket.create_server(("0.0.0.0", 0), backlog=1000)  # noqa: S104 - all of 127.0.0.0/8 is loopback
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server = multiprocessing.get_context("fork").Process(target=_serve, args=([listener],), daemon=True)
-    server.start()
-    try:
-        _report(options, url)
-    finally:
-        server.kill()
-
-
-def _report(options: argparse.Namespace, url: str) -> None:
     if options.destinations:
-        first, last, memory = asyncio.run(_many_destinations([url], options.destinations))
+        with receiver() as url:
+            first, last, memory = asyncio.run(_many_destinations([url], options.destinations))
         print(f"{options.destinations} hosts: first fifth {first:,.0f}/s, last fifth {last:,.0f}/s, {memory:.0f} MiB")
         return
-    bare = _bare_aiohttp if options.engine == "aiohttp" else _bare_httpx
-    runs = {
-        "bare library": lambda _: asyncio.run(bare(url, options.seconds)),
-        "our engine": lambda _: asyncio.run(_engine(options.engine, url, options.seconds)),
-        "signing sink": lambda _: asyncio.run(_sink(options.engine, url, options.seconds)),
-    }
-    if options.relay:
-        runs["whole relay"] = lambda server: _relayed(server, url, options.engine, options.relay)
-    best = dict.fromkeys(runs, 0.0)
-    with start_server("embedded", None) if options.relay else nullcontext("") as server:
-        for _ in range(options.rounds):
-            for name, run in runs.items():
-                best[name] = max(best[name], run(server))
-    for name, rate in best.items():
-        print(f"{name:<14}{rate:>8,.0f}/s{rate / best['bare library']:>8.2f} of bare")
+    for name, rate, share in rows(options.engine, options.seconds, options.rounds, options.relay):
+        print(f"{name:<14}{rate:>8}/s{share:>8} of bare")
 
 
 if __name__ == "__main__":

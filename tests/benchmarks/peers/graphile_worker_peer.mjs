@@ -1,12 +1,12 @@
 // graphile-worker: 24 concurrent jobs, local queue of 500, batched completion at once.
 import { createRequire } from "node:module";
-import fs from "node:fs";
+import { enqueue, noteStart, ORDER } from "./peer.mjs";
 const load = createRequire(`${process.env.BENCH_NODE_MODULES}/`);
 const worker = await import(load.resolve("graphile-worker"));
 const { default: pg } = await import(load.resolve("pg"));
 const pool = new pg.Pool({ host: process.env.BENCH_HOST, user: "postgres", database: process.env.BENCH_DATABASE, max: 24 });
 const logger = new worker.Logger(() => () => {});
-const [command, count] = process.argv.slice(2);
+const [command, count, gap] = process.argv.slice(2);
 if (command === "setup") {
   await worker.runMigrations({ pgPool: pool, logger });
   process.exit(0);
@@ -23,15 +23,17 @@ if (command === "setup") {
       );
   }
   process.exit(0);
+} else if (command === "enqueue") {
+  const client = await pool.connect();
+  await enqueue(+count, +gap, async (payload) => {
+    await client.query("begin");
+    await client.query(ORDER);
+    await client.query("select graphile_worker.add_job('bench', $1::json)", [JSON.stringify(payload)]);
+    await client.query("commit");
+  });
+  process.exit(0);
 }
-let noted = false;
-const bench = async () => {
-  if (!noted) {
-    noted = true;
-    fs.writeFileSync(process.env.BENCH_FIRST, String(Number(process.hrtime.bigint()) / 1e9));
-  }
-};
 await worker.run({
-  pgPool: pool, logger, noHandleSignals: true, taskList: { bench },
+  pgPool: pool, logger, noHandleSignals: true, taskList: { bench: async (payload) => noteStart(payload.i) },
   preset: { worker: { concurrentJobs: 24, pollInterval: 2000, localQueue: { size: 500, refetchDelay: { durationMs: 10 } }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
 });

@@ -1,7 +1,10 @@
 """txoutbox with asyncpg, batch 1000, concurrency 200, NOTIFY on."""
 
+import json
+from contextlib import asynccontextmanager
+
 import asyncpg
-from peer import URI, chunks, main, note_first, payload
+from peer import ORDER, URI, chunks, main, note_start, payload
 from txoutbox import Relay, RelayConfig
 from txoutbox.adapters.postgres import PostgresStorage
 
@@ -24,15 +27,28 @@ async def preload(count):
                 await store.insert(connection, "bench", payload(number))
 
 
+@asynccontextmanager
+async def writer():
+    pool, store = await storage()
+    async with pool.acquire() as connection:
+
+        async def commit_one(number):
+            async with connection.transaction():
+                await connection.execute(ORDER)
+                await store.insert(connection, "bench", payload(number))
+
+        yield commit_one
+
+
 async def work():
     _, store = await storage()
 
     async def publish(message):
-        note_first()
+        note_start(lambda: json.loads(message.payload)["i"])
 
     relay = Relay(store, publish, config=RelayConfig(batch_size=1000, concurrency=200))
     await store.listen(relay.wake)
     await relay.run()
 
 
-main(setup, preload, work)
+main(setup, preload, writer, work)
