@@ -14,6 +14,7 @@ import psycopg
 
 from outbox.database import connect
 from outbox.errors import DatabaseUnreachable
+from relays.patience import ANSWER_SECONDS, answering_within
 from relays.queries import query
 from relays.sessions import PLAN_COUNT, SET_PLANS
 
@@ -77,8 +78,9 @@ class Leases:
             try:
                 if connection is None or connection.closed:
                     connection = connect(self._dsn, application_name="outbox-relay leases", prepare_threshold=None)
-                self._beat(connection)
-                self._renew(connection)
+                with answering_within(ANSWER_SECONDS, connection):
+                    self._beat(connection)
+                    self._renew(connection)
             except (psycopg.Error, DatabaseUnreachable) as error:
                 log.warning("leases not renewed, trying again: %s", str(error).strip() or type(error).__name__)
                 if connection is not None:

@@ -8,6 +8,7 @@ from psycopg.adapt import Loader
 from psycopg.rows import namedtuple_row, tuple_row
 
 from outbox.database import aconnect
+from relays.patience import Patience
 from relays.queries import query
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class _RawJson(Loader):
 
 
 class Session:
-    """One connection of a relay, reopened when it is found broken.
+    """One connection of a relay, reopened when it is found broken; one that does not answer is given up.
 
     With `is_pooled` the connection goes through a transaction pooler: settings are local to each transaction and
     nothing is prepared, because the next statement may reach another server connection.
@@ -53,6 +54,7 @@ class Session:
         self._name = name
         self.is_pooled = is_pooled
         self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._patience = Patience()
 
     async def rows(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run the statement `name` and return its rows as plain tuples, for hot paths."""
@@ -65,16 +67,18 @@ class Session:
     async def execute(self, name: str, parameters: Mapping[str, Any] | None = None) -> int:
         """Run the statement `name` and return the number of rows it changed."""
         connection = await self._open()
-        return (await connection.execute(query(name), parameters)).rowcount
+        with self._patience.waiting(connection):
+            return (await connection.execute(query(name), parameters)).rowcount
 
     async def _run(self, name: str, parameters: Mapping[str, Any] | None, row_factory: Any) -> list[Any]:
         connection = await self._open()
         cursor = connection.cursor(row_factory=row_factory)
-        if not self.is_pooled:
-            return await (await cursor.execute(query(name), parameters)).fetchall()
-        async with connection.transaction():
-            await connection.execute(SET_PLANS, [True] * PLAN_COUNT)
-            return await (await cursor.execute(query(name), parameters)).fetchall()
+        with self._patience.waiting(connection):
+            if not self.is_pooled:
+                return await (await cursor.execute(query(name), parameters)).fetchall()
+            async with connection.transaction():
+                await connection.execute(SET_PLANS, [True] * PLAN_COUNT)
+                return await (await cursor.execute(query(name), parameters)).fetchall()
 
     async def _open(self) -> psycopg.AsyncConnection[Any]:
         connection = self._connection
@@ -84,7 +88,8 @@ class Session:
         connection.adapters.register_loader("json", _RawJson)
         connection.prepare_threshold = None if self.is_pooled else 0
         if not self.is_pooled:
-            await connection.execute(SET_PLANS, [False] * PLAN_COUNT)
+            with self._patience.waiting(connection):
+                await connection.execute(SET_PLANS, [False] * PLAN_COUNT)
         return connection
 
     async def reset(self) -> None:

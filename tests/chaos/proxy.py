@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Self
 
-__all__ = ["Proxy"]
+__all__ = ["Proxy", "upstream"]
 
 FORGET_SECONDS = 20.0
 """When the far side of a silent connection is told: PostgreSQL and receivers have keepalives, and room for so many."""
@@ -134,6 +134,12 @@ class Proxy:
                     await writer.drain()
         if not pair.is_lost:
             writer.close()
+
+
+def upstream(parts: dict[str, str]) -> tuple[str, int] | str:
+    """Return where a DSN, given as its parts, leads."""
+    host, port = parts["host"], int(parts.get("port", "5432"))
+    return f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port)
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:

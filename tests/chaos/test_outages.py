@@ -7,9 +7,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from outbox.embedded import EmbeddedServer
 from outbox.migrate import migrate
+from tests.chaos.proxy import Proxy, upstream
 from tests.processes import relay_process
 from tests.queues import add_destination, attempts, count, record
 from tests.receivers import Receiver, delayed, status
@@ -91,3 +93,19 @@ def test_c11_a_dead_listening_session_costs_at_most_one_poll_and_comes_back(data
             wait_until(lambda: attempts(connection, event_id), "delivered by polling", 10)
             relay.wait_for("doorbell is back", 30)
             assert relay.stop() == 0
+
+
+def test_c12_connections_gone_silent_are_given_up_and_work_goes_on(database):
+    """A firewall that forgets connections: no answer, no FIN, and new connections work."""
+    parts = conninfo_to_dict(database.dsn)
+    with Receiver() as receiver, Proxy(upstream(parts)) as proxy, database.connect() as connection:
+        add_webhook(connection, receiver)
+        dsn = make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)
+        with relay_process(dsn) as relay:
+            relay.started()
+            proxy.silence()
+            proxy.heal()
+            event_id = record(connection)
+            wait_until(lambda: attempts(connection, event_id), "delivered and settled", 100)
+            assert relay.stop() == 0
+        assert "Traceback" not in relay.output

@@ -1,0 +1,80 @@
+"""Statements that are never answered are given up: asked to be cancelled first, then cut off."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from relays import patience
+from relays.patience import Patience, answering_within
+from tests.chaos.proxy import Proxy, upstream
+
+SLOW = "select pg_sleep(100)"
+FIRST = 1.5
+"""Seconds: far longer than `select 1` takes on a starved machine."""
+
+
+@pytest.fixture
+def proxy(database):
+    with Proxy(upstream(conninfo_to_dict(database.dsn))) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def through(database, proxy) -> str:
+    """The DSN through the proxy."""
+    return make_conninfo(database.dsn, host="127.0.0.1", port=proxy.port)
+
+
+@pytest.fixture
+def impatient(monkeypatch) -> Patience:
+    monkeypatch.setattr(patience, "ANSWER_SECONDS", FIRST)
+    monkeypatch.setattr(patience, "CANCEL_SECONDS", 5.0)
+    return Patience()
+
+
+def test_c12_a_slow_server_is_asked_to_cancel(database, impatient):
+    async def ask() -> None:
+        async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as connection:
+            with pytest.raises(psycopg.errors.QueryCanceled), impatient.waiting(connection):
+                await connection.execute(SLOW)
+            with impatient.waiting(connection):
+                await connection.execute("select 1")  # the connection can still be used
+
+    asyncio.run(ask())
+
+
+def test_c12_a_silent_server_is_cut_off(proxy, through, impatient):
+    async def ask() -> None:
+        connection = await psycopg.AsyncConnection.connect(through, autocommit=True)
+        proxy.silence()
+        with pytest.raises(psycopg.OperationalError), impatient.waiting(connection):
+            await connection.execute("select 1")
+        assert connection.closed
+
+    asyncio.run(ask())
+
+
+def test_patience_doubles_while_statements_take_too_long_and_is_the_first_again_after_an_answer(database, impatient):
+    async def ask() -> None:
+        async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as connection:
+            for seconds in (2 * FIRST, 4 * FIRST):
+                with pytest.raises(psycopg.errors.QueryCanceled), impatient.waiting(connection):
+                    await connection.execute(SLOW)
+                assert impatient._seconds == seconds
+            with impatient.waiting(connection):
+                await connection.execute("select 1")
+            assert impatient._seconds == FIRST
+
+    asyncio.run(ask())
+
+
+def test_c12_a_thread_waits_no_longer_than_it_is_told(proxy, through):
+    connection = psycopg.connect(through, autocommit=True)
+    proxy.silence()
+    with pytest.raises(psycopg.OperationalError), answering_within(FIRST, connection):
+        connection.execute("select 1")
+    assert connection.closed
