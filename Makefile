@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+MATRIX_ARGS ?=
 
-.PHONY: demo test check format bench chaos clean
+.PHONY: demo test check format bench chaos matrix clean
 
 demo: $(STAMP)
 	@$(BIN)/outbox demo
@@ -29,6 +30,9 @@ bench: $(STAMP)
 
 chaos: $(STAMP)
 	@$(BIN)/python -m pytest -n 0 tests/chaos $(PYTEST_ARGS)
+
+matrix: $(STAMP)
+	@$(BIN)/python -m tests.matrix $(MATRIX_ARGS)
 
 clean:
 	@rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

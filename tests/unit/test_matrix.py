@@ -1,0 +1,48 @@
+"""What `make matrix` runs: real interpreters, and the lowest versions that pyproject.toml allows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.matrix.__main__ import POSTGRES, full, short
+from tests.matrix.bounds import lowest
+from tests.matrix.pythons import found, running
+
+
+def test_the_lowest_version_of_each_requirement_is_pinned(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("""
+        [project]
+        dependencies = ["rich>=13.9", "aiohttp>=3.9,<4", "idna"]
+        [project.optional-dependencies]
+        fast = ["psycopg[binary]>=3.2.4"]
+        [dependency-groups]
+        test = ["aiohttp>=3.12", "pytest>=8.4"]
+    """)
+    assert lowest(tmp_path / "pyproject.toml") == ["aiohttp==3.12", "psycopg==3.2.4", "pytest==8.4", "rich==13.9"]
+
+
+def test_every_requirement_of_ours_has_a_lower_bound(root):
+    pinned = {line.partition("==")[0] for line in lowest(root / "pyproject.toml")}
+    assert {"aiohttp", "aiosmtplib", "idna", "psycopg", "psycopg-pool", "rich", "tenacity", "typer"} <= pinned
+
+
+def test_each_python_found_is_the_version_it_is_found_for():
+    for python in found():
+        asked = [python.program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == python.version
+
+
+def test_every_postgresql_every_python_and_the_oldest_dependencies_are_run():
+    lines = full(["tests"])
+    assert {line.postgres for line in lines} == set(POSTGRES)
+    assert {line.python for line in lines if line.dependencies == "newest"} == set(found())
+    assert [line.python for line in lines if line.dependencies == "oldest"] == found()[:1]
+
+
+def test_the_short_form_runs_the_oldest_postgresql_first_and_at_most_one_other_python():
+    lines = short()
+    assert [line.postgres for line in lines[:2]] == ["14", "16"]
+    assert {line.python for line in lines[:2]} == {running()}
+    assert len(lines) <= 3
+    assert running().version == f"{sys.version_info.major}.{sys.version_info.minor}"
