@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from relays.arrays import numbers, texts
 from relays.deliveries import Delivery
 from relays.slots import Run
 from relays.targets import Mark
@@ -74,8 +75,8 @@ class Claims:
         """Claim where keys are in use, behind the fence; with `suspects`, only what a relay died with."""
         going_on = [(ask.target, key) for ask in asks for key in islice(ask.target.keys_going_on, ask.room)]
         keys = {
-            "key_destination_ids": [target.destination.id for target, _ in going_on],
-            "keys": [key for _, key in going_on],
+            "key_destination_ids": numbers(target.destination.id for target, _ in going_on),
+            "keys": texts(key for _, key in going_on),
         }
         [fence] = await self._session.named_rows("fence_keys", {"scan_limit": SCAN_LIMIT, **keys, **_asked(asks)})
         rows = await self._session.rows(
@@ -84,11 +85,11 @@ class Claims:
                 "relay_id": self._relay_id,
                 "suspects": suspects,
                 "scan_limit": SCAN_LIMIT,
-                "run_limits": [0 if ask.target.policy.rate_per_second else RUN_LIMIT for ask in asks],
+                "run_limits": numbers(0 if ask.target.policy.rate_per_second else RUN_LIMIT for ask in asks),
                 "frontier": fence.frontier,
                 "free_slots": fence.free_slots,
-                "high_due_ats": [_high(ask.target) if suspects else "infinity" for ask in asks],
-                "blocks": [ask.target.policy.on_dead == "block" for ask in asks],
+                "high_due_ats": texts(_high(ask.target) if suspects else "infinity" for ask in asks),
+                "blocks": numbers(ask.target.policy.on_dead == "block" for ask in asks),
                 **keys,
                 **_asked(asks),
             },
@@ -114,7 +115,7 @@ class Claims:
 
     async def has_keyed_rows(self, asks: Sequence[Ask]) -> bool:
         """Tell whether keyed deliveries are due behind the marks: an unkeyed claim does not see them."""
-        parameters = {"scan_limit": SCAN_LIMIT, "keys": [], **_asked(asks)}
+        parameters = {"scan_limit": SCAN_LIMIT, "keys": "{}", **_asked(asks)}
         [fence] = await self._session.named_rows("fence_keys", parameters)
         return bool(fence.has_candidates)
 
@@ -126,11 +127,11 @@ def _high(target: Target) -> str:
 
 def _asked(asks: Sequence[Ask]) -> dict[str, Any]:
     return {
-        "destination_ids": [ask.target.destination.id for ask in asks],
-        "rooms": [ask.room for ask in asks],
-        "lease_seconds": [ask.target.lease_seconds for ask in asks],
-        "low_due_ats": [str(ask.mark) for ask in asks],
-        "low_ids": [ask.mark.id for ask in asks],
+        "destination_ids": numbers(ask.target.destination.id for ask in asks),
+        "rooms": numbers(ask.room for ask in asks),
+        "lease_seconds": numbers(ask.target.lease_seconds for ask in asks),
+        "low_due_ats": texts(str(ask.mark) for ask in asks),
+        "low_ids": numbers(ask.mark.id for ask in asks),
     }
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import psycopg
 from psycopg.adapt import Loader
 from psycopg.rows import namedtuple_row, tuple_row
 
 from outbox.database import aconnect
-from relays.patience import Patience
-from relays.queries import query
+from relays.patience import Patience, cut
+from relays.queries import query, statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import psycopg
     from psycopg.abc import Buffer
 
 __all__ = ["PLAN_COUNT", "SET_PLANS", "Session"]
@@ -72,13 +72,15 @@ class Session:
 
     async def _run(self, name: str, parameters: Mapping[str, Any] | None, row_factory: Any) -> list[Any]:
         connection = await self._open()
-        cursor = connection.cursor(row_factory=row_factory)
+        cursor = psycopg.AsyncRawCursor(connection, row_factory=row_factory)
+        numbered = statement(name)
+        values = numbered.values(parameters or {})
         with self._patience.waiting(connection):
             if not self.is_pooled:
-                return await (await cursor.execute(query(name), parameters)).fetchall()
+                return await (await cursor.execute(numbered.text, values)).fetchall()
             async with connection.transaction():
                 await connection.execute(SET_PLANS, [True] * PLAN_COUNT)
-                return await (await cursor.execute(query(name), parameters)).fetchall()
+                return await (await cursor.execute(numbered.text, values)).fetchall()
 
     async def _open(self) -> psycopg.AsyncConnection[Any]:
         connection = self._connection
@@ -95,7 +97,11 @@ class Session:
     async def reset(self) -> None:
         """Drop the connection: the next statement opens a new one (after an error, or a failover)."""
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is None:
+            return
+        if connection.lock.locked():
+            cut(connection)  # lets the statement under way fail
+        async with connection.lock:  # closed under somebody who waits on its socket, uvloop would abort the process
             await connection.close()
 
     async def __aenter__(self) -> Self:

@@ -13,6 +13,7 @@ from psycopg import errors
 
 from outbox.errors import DatabaseUnreachable
 from outbox.model import Outcome
+from relays.arrays import numbers, texts
 from relays.decisions import Decision, decide, released, storable
 from relays.results import Delivered
 
@@ -199,11 +200,6 @@ def _say_lost(settled: Settled) -> None:
     )
 
 
-def _numbers(values: Iterable[int]) -> str:
-    """Return whole numbers as an array literal; adapting a list costs more than sending the row."""
-    return "{" + ",".join(map(str, values)) + "}"
-
-
 def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str, Any]:
     delivered = [settled for settled in batch if settled.delivered is not None]
     refused = [settled for settled in batch if settled.decision is not None]
@@ -213,34 +209,34 @@ def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str
     has_answers = any(result.status is not None or result.detail is not None for result in results)
     return {
         "relay_id": relay_id,
-        "ids": _numbers([settled.delivery.id for settled in delivered]),
-        "tokens": _numbers([settled.delivery.lease_token for settled in delivered]),
+        "ids": numbers(settled.delivery.id for settled in delivered),
+        "tokens": numbers([settled.delivery.lease_token for settled in delivered]),
         "ages_ms": _ages(delivered, now),
         "durations_ms": _durations(delivered),
-        "statuses": [result.status for result in results] if has_answers else None,
-        "details": [storable(result.detail) for result in results] if has_answers else None,
-        "refused_ids": _numbers([settled.delivery.id for settled in refused]),
-        "refused_tokens": _numbers([settled.delivery.lease_token for settled in refused]),
+        "statuses": numbers(result.status for result in results) if has_answers else None,
+        "details": texts(storable(result.detail) for result in results) if has_answers else None,
+        "refused_ids": numbers([settled.delivery.id for settled in refused]),
+        "refused_tokens": numbers([settled.delivery.lease_token for settled in refused]),
         "refused_ages_ms": _ages(refused, now),
         "refused_durations_ms": _durations(refused),
-        "outcomes": [decision.outcome.value for decision in decisions],
-        "waits": [decision.wait_seconds for decision in decisions],
-        "reasons": [decision.reason for decision in decisions],
-        "certainties": [decision.certainty.value for decision in decisions],
-        "refused_statuses": [decision.status for decision in decisions],
-        "refused_details": [decision.detail for decision in decisions],
-        "are_charged": [decision.is_charged for decision in decisions],
-        "were_started": [decision.was_started for decision in decisions],
-        "repeat_ids": _numbers([delivery_id for delivery_id, _ in repeats]),
-        "repeat_reasons": [repeat.reason for _, repeat in repeats],
-        "repeat_certainties": [repeat.certainty.value for _, repeat in repeats],
-        "repeat_details": [storable(repeat.detail) for _, repeat in repeats],
+        "outcomes": texts(decision.outcome.value for decision in decisions),
+        "waits": numbers(decision.wait_seconds for decision in decisions),
+        "reasons": texts(decision.reason for decision in decisions),
+        "certainties": texts(decision.certainty.value for decision in decisions),
+        "refused_statuses": numbers(decision.status for decision in decisions),
+        "refused_details": texts(decision.detail for decision in decisions),
+        "are_charged": numbers(decision.is_charged for decision in decisions),
+        "were_started": numbers(decision.was_started for decision in decisions),
+        "repeat_ids": numbers([delivery_id for delivery_id, _ in repeats]),
+        "repeat_reasons": texts(repeat.reason for _, repeat in repeats),
+        "repeat_certainties": texts(repeat.certainty.value for _, repeat in repeats),
+        "repeat_details": texts(storable(repeat.detail) for _, repeat in repeats),
     }
 
 
 def _ages(batch: Sequence[Settled], now: float) -> str:
-    return _numbers([int((now - settled.started) * 1000) for settled in batch])
+    return numbers([int((now - settled.started) * 1000) for settled in batch])
 
 
 def _durations(batch: Sequence[Settled]) -> str:
-    return _numbers([int((settled.ended - settled.started) * 1000) for settled in batch])
+    return numbers([int((settled.ended - settled.started) * 1000) for settled in batch])

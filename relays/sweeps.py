@@ -13,6 +13,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from relays.arrays import numbers, texts
 from relays.decisions import INTERRUPTION_BACKOFF_SECONDS, INTERRUPTIONS_UNTIL_DEAD
 from relays.targets import START, Mark
 
@@ -136,8 +137,8 @@ class Sweeps:
 
 def _asked(targets: Sequence[Target]) -> dict[str, Any]:
     return {
-        "destination_ids": [target.destination.id for target in targets],
-        "safe_due_ats": [str(target.safe) for target in targets],
-        "safe_ids": [target.safe.id for target in targets],
-        "high_due_ats": [str(target.furthest) if target.may_have_due else "infinity" for target in targets],
+        "destination_ids": numbers(target.destination.id for target in targets),
+        "safe_due_ats": texts(str(target.safe) for target in targets),
+        "safe_ids": numbers(target.safe.id for target in targets),
+        "high_due_ats": texts(str(target.furthest) if target.may_have_due else "infinity" for target in targets),
     }
