@@ -61,13 +61,14 @@ class Bulk:
         if self.canary and self._take(self.canary):
             yield self._done
             self._wait_for_canary(since)
-        started, done_before = time.monotonic(), self._done
+        begun, before = time.monotonic(), self._done
         while self._take(BATCH):
             yield self._done
             self._judge(since)
-            if self.rate is not None:
-                ahead = (self._done - done_before) / self.rate - (time.monotonic() - started)
+            if self.rate is not None:  # batch by batch: after a stall nothing is caught up in a burst
+                ahead = (self._done - before) / self.rate - (time.monotonic() - begun)
                 time.sleep(max(ahead, 0.0))
+            begun, before = time.monotonic(), self._done
 
     def _take(self, batch: int) -> bool:
         if self.limit is not None:

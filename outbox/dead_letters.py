@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from outbox.bulk import Taken
@@ -16,7 +16,24 @@ if TYPE_CHECKING:
 
     from outbox.selection import Selection
 
-__all__ = ["count_dead", "count_held", "discarding", "list_dead", "missing_events", "redriving"]
+__all__ = [
+    "Tally",
+    "count_dead",
+    "count_held",
+    "discarding",
+    "list_dead",
+    "missing_events",
+    "redriving",
+    "tally_dead",
+]
+
+
+class Tally(NamedTuple):
+    """How many dead letters there are, how many of them of removed destinations, and of which others."""
+
+    dead: int
+    of_removed: int
+    destination_ids: list[int]
 
 
 def list_dead(connection: psycopg.Connection[Any], selection: Selection, limit: int) -> list[dict[str, Any]]:
@@ -26,7 +43,17 @@ def list_dead(connection: psycopg.Connection[Any], selection: Selection, limit: 
 
 def count_dead(connection: psycopg.Connection[Any], selection: Selection) -> int:
     """Return how many dead letters a selection has."""
-    return int(named_row(connection, "count_dead", selection.parameters()).dead)
+    return tally_dead(connection, selection).dead
+
+
+def tally_dead(connection: psycopg.Connection[Any], selection: Selection) -> Tally:
+    """Return how many dead letters a selection has, and of which destinations."""
+    rows = named_rows(connection, "count_dead", selection.parameters())
+    return Tally(
+        sum(row.dead for row in rows),
+        sum(row.dead for row in rows if row.is_removed),
+        [row.destination_id for row in rows if not row.is_removed],
+    )
 
 
 def count_held(connection: psycopg.Connection[Any], selection: Selection) -> int:

@@ -26,6 +26,7 @@ __all__ = [
     "change_destination",
     "change_settings",
     "check_destination",
+    "check_name",
     "find_destination",
     "list_destinations",
     "pause_destination",
@@ -56,6 +57,17 @@ def find_destination(connection: psycopg.Connection[Any], name: str) -> Destinat
             return destination
     known = ", ".join(destination.name for destination in found) or "none yet; add one with `outbox destinations add`"
     raise UsageError(f"no destination {name!r}; known: {known}")
+
+
+def check_name(connection: psycopg.Connection[Any], name: str) -> None:
+    """Refuse a name that no destination has, or had before it was removed.
+
+    Raises:
+        UsageError: names those that exist.
+    """
+    names = [row.name for row in named_rows(connection, "list_names")]
+    if name not in names:
+        raise UsageError(f"no destination {name!r}; known: {', '.join(names) or 'none yet'}")
 
 
 def add_destination(

@@ -37,6 +37,7 @@ class Replay:
     connection: psycopg.Connection[Any]
     until: datetime
     actor: str
+    destination_ids: set[int] = field(default_factory=set)
     _delivery_ids: array[int] = field(default_factory=lambda: array("q"))
     _event_ids: bytearray = field(default_factory=bytearray)
     _position: int = 0
@@ -45,8 +46,9 @@ class Replay:
         """Return how many deliveries there are."""
         return len(self._delivery_ids)
 
-    def add(self, delivery_id: int, event_id: UUID) -> None:
+    def add(self, delivery_id: int, event_id: UUID, destination_id: int) -> None:
         """Add one."""
+        self.destination_ids.add(destination_id)
         self._delivery_ids.append(delivery_id)
         self._event_ids += event_id.bytes
 
@@ -81,7 +83,7 @@ def find_replayable(connection: psycopg.Connection[Any], selection: Selection, u
     """Return what a selection has delivered before `until` and not after it; `actor` is written into the timeline."""
     found = Replay(connection, until, actor)
     for row in _replayable(connection, {**selection.parameters(), "until": until}):
-        found.add(row.delivery_id, row.event_id)
+        found.add(row.delivery_id, row.event_id, row.destination_id)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from outbox.cli.asking import ask
 from outbox.cli.options import Dsn, Json, connected
 from outbox.cli.output import print_json, say
 from outbox.configuration import differences, parse_configuration
@@ -46,7 +47,8 @@ def apply(
         _show(changes, as_json=as_json, is_dry=dry_run)
         if dry_run:
             return
-        _confirm([change.name for change in changes if change.verb == "remove"], yes=yes)
+        if removed := [change.name for change in changes if change.verb == "remove"]:
+            ask(f"remove {', '.join(removed)}", yes=yes)
         apply_changes(connection, changes)
 
 
@@ -65,15 +67,6 @@ def _read(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         cause = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read {path}: {cause}") from None
-
-
-def _confirm(removed: Sequence[str], *, yes: bool) -> None:
-    if not removed or yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError(f"nobody to ask here; add --yes to remove {', '.join(removed)}")
-    if not typer.confirm(f"remove {', '.join(removed)}?", err=True):
-        raise typer.Exit(1)
 
 
 def _show(changes: Sequence[Change], *, as_json: bool, is_dry: bool) -> None:

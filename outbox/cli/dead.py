@@ -9,7 +9,6 @@ import typer
 
 from outbox import dead_letters
 from outbox.bulk import Bulk
-from outbox.cli import bulk as options
 from outbox.cli.bulk import (
     By,
     Canary,
@@ -23,9 +22,13 @@ from outbox.cli.bulk import (
     Type,
     Until,
     Yes,
+    actor,
 )
 from outbox.cli.options import Dsn, Json, connected
 from outbox.cli.output import print_json, print_table, say
+from outbox.cli.runs import SAMPLES, Run
+from outbox.destinations import check_name
+from outbox.obstacles import obstacles
 from outbox.selection import Selection, select_deliveries
 from outbox.status import timeline
 
@@ -57,6 +60,8 @@ def list_(
     """List dead letters, oldest first."""
     selection = Selection(destination=destination, event_type=event_type, reason=reason)
     with connected(dsn) as connection:
+        if destination is not None:
+            check_name(connection, destination)
         found = dead_letters.list_dead(connection, selection, limit)
         total = dead_letters.count_dead(connection, selection)
     if as_json:
@@ -104,21 +109,23 @@ def redrive(  # noqa: PLR0917 - typer builds the command line from the signature
     *,
     yes: Yes = False,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Revive dead letters: due now, with a new budget, under the same identity. A second run goes on with the rest."""
     selection = _selection(destination, event_type, event, reason, since, until)
+    run = Run("redrive", as_json=as_json, yes=yes, dry_run=dry_run, limit=limit)
     with connected(dsn) as connection:
-        _refuse_living(connection, selection)
-        count = dead_letters.count_dead(connection, selection)
-        samples = [_sample(row) for row in dead_letters.list_dead(connection, selection, options.SAMPLES)]
-        options.confirm("redrive", count, samples, limit=limit, yes=yes, dry_run=dry_run)
-        step = dead_letters.redriving(connection, selection, options.actor(by))
+        _refuse_mistakes(connection, selection)
+        tally = dead_letters.tally_dead(connection, selection)
+        if tally.of_removed:
+            say(f"left out, since their destination is removed: {tally.of_removed:,}; resume it, or discard them")
+        run.warn(obstacles(connection, tally.destination_ids) if tally.destination_ids else [], canary)
+        run.confirm(tally.dead - tally.of_removed, _samples(connection, selection))
+        step = dead_letters.redriving(connection, selection, actor(by))
         bulk = Bulk(connection, step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
-        wanted = min(count, limit or count)
-        done = options.progress("redriving", bulk.run(), wanted)
-    say(f"redrove {done} dead letters")
-    if done < wanted:
-        say(f"{wanted - done} stay dead: their destination is removed, or somebody else was faster")
+        run.carry_out(bulk.run(), "redrove {} dead letters")
+    if run.done < run.wanted:
+        say(f"{run.wanted - run.done:,} were not there any more: somebody else was faster")
 
 
 @app.command()
@@ -135,20 +142,20 @@ def discard(  # noqa: PLR0917 - typer builds the command line from the signature
     *,
     yes: Yes = False,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Drop dead letters for good; with --destination alone also what a removed one left open. The timeline keeps it."""
     selection = _selection(destination, event_type, event, reason, since, until)
+    run = Run("discard", as_json=as_json, yes=yes, dry_run=dry_run, limit=limit)
     with connected(dsn) as connection:
-        _refuse_living(connection, selection)
-        samples = [_sample(row) for row in dead_letters.list_dead(connection, selection, options.SAMPLES)]
+        _refuse_mistakes(connection, selection)
+        samples = _samples(connection, selection)
         held = dead_letters.count_held(connection, selection) if selection.is_of_destination_alone else 0
-        count = dead_letters.count_dead(connection, selection) + held
         if not samples and held:
             samples = [{"destination": destination, "state": "removed", "open deliveries": held}]
-        options.confirm("discard", count, samples, limit=limit, yes=yes, dry_run=dry_run)
-        step = dead_letters.discarding(connection, selection, options.actor(by))
-        done = options.progress("discarding", Bulk(connection, step, limit=limit).run(), min(count, limit or count))
-    say(f"discarded {done} deliveries")
+        run.confirm(dead_letters.count_dead(connection, selection) + held, samples)
+        step = dead_letters.discarding(connection, selection, actor(by))
+        run.carry_out(Bulk(connection, step, limit=limit).run(), "discarded {} deliveries")
 
 
 def _selection(  # noqa: PLR0917 - the filter options, in their order
@@ -164,8 +171,10 @@ def _selection(  # noqa: PLR0917 - the filter options, in their order
     )
 
 
-def _refuse_living(connection: psycopg.Connection[Any], selection: Selection) -> None:
-    """Refuse all of it when an event that is named has no dead letter: somebody is mistaken about it."""
+def _refuse_mistakes(connection: psycopg.Connection[Any], selection: Selection) -> None:
+    """Refuse all of it when a destination is unknown, or an event that is named has no dead letter."""
+    if selection.destination is not None:
+        check_name(connection, selection.destination)
     missing = dead_letters.missing_events(connection, selection)
     if missing:
         deliveries = timeline(connection, str(missing[0]))["deliveries"]
@@ -178,6 +187,8 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
-def _sample(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what identifies a dead letter among others."""
-    return {name: _shown(row)[name] for name in ("event_id", "destination", "type", "reason", "died_at")}
+def _samples(connection: psycopg.Connection[Any], selection: Selection) -> list[dict[str, Any]]:
+    """Return what identifies the first dead letters among others."""
+    names = ("event_id", "destination", "type", "reason", "died_at")
+    found = dead_letters.list_dead(connection, selection, SAMPLES)
+    return [{name: _shown(row)[name] for name in names} for row in found]

@@ -9,9 +9,11 @@ import typer
 
 from outbox import destinations as known
 from outbox.cli import probing
-from outbox.cli.bulk import By, actor, progress
+from outbox.cli.asking import ask
+from outbox.cli.bulk import By, actor
 from outbox.cli.options import Dsn, Json, Name, connected
 from outbox.cli.output import print_json, print_table, say
+from outbox.cli.runs import progress
 from outbox.errors import UsageError
 from outbox.masking import shown_settings
 from outbox.transitions import list_transitions
@@ -123,7 +125,7 @@ def pause(
 
 @app.command()
 def resume(name: Name, dsn: Dsn = None) -> None:
-    """Let a paused, tripped or disabled destination go on."""
+    """Let a paused, tripped, disabled or removed destination go on."""
     with connected(dsn) as connection:
         released = progress("resuming", known.resuming(connection, name), None)
     say(f"resumed destination {name}; {released} held deliveries are due again")
@@ -136,10 +138,11 @@ def remove(
     """Remove a destination; its open deliveries are held until they are discarded."""
     with connected(dsn) as connection:
         known.find_destination(connection, name)
-        if not yes and not typer.confirm(f"remove destination {name}?", err=True):
-            raise typer.Exit(1)
+        ask(f"remove destination {name}", yes=yes)
         left = known.remove_destination(connection, name)
-    say(f"removed destination {name}; {left} open deliveries are held, discard them with `outbox dead discard`")
+    say(f"removed destination {name}; open deliveries held: {left}")
+    if left:
+        say(f"drop them: outbox dead discard --destination {name}; a mistake? outbox destinations resume {name}")
 
 
 probing.register(app)

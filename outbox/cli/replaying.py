@@ -5,10 +5,26 @@ from __future__ import annotations
 import typer
 
 from outbox.bulk import Bulk
-from outbox.cli import bulk as options
-from outbox.cli.bulk import By, Canary, Destination, DryRun, Events, FailureShare, Limit, Rate, Since, Type, Until, Yes
-from outbox.cli.options import Dsn, connected
+from outbox.cli.bulk import (
+    By,
+    Canary,
+    Destination,
+    DryRun,
+    Events,
+    FailureShare,
+    Limit,
+    Rate,
+    Since,
+    Type,
+    Until,
+    Yes,
+    actor,
+)
+from outbox.cli.options import Dsn, Json, connected
 from outbox.cli.output import say
+from outbox.cli.runs import SAMPLES, Run
+from outbox.destinations import check_name
+from outbox.obstacles import obstacles
 from outbox.replay import find_replayable
 from outbox.rows import named_row
 from outbox.selection import select_deliveries
@@ -36,6 +52,7 @@ def replay(  # noqa: PLR0917 - typer builds the command line from the signature
     *,
     yes: Yes = False,
     dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Deliver delivered events again, under the same identity. --since and --until are times of delivery.
 
@@ -44,14 +61,20 @@ def replay(  # noqa: PLR0917 - typer builds the command line from the signature
     selection = select_deliveries(
         destination=destination, event_type=event_type, events=event or [], since=since, until=until
     )
+    run = Run("replay", as_json=as_json, yes=yes, dry_run=dry_run, limit=limit)
     with connected(dsn) as connection:
+        if destination is not None:
+            check_name(connection, destination)
         moment = until or named_row(connection, "read_clock").now
-        found = find_replayable(connection, selection, moment, options.actor(by))
+        found = find_replayable(connection, selection, moment, actor(by))
         if event and not found:
             raise LookupError("none of these events has a delivered delivery to replay; see `outbox status EVENT_ID`")
-        samples = [{**row, "delivered_at": row["delivered_at"].isoformat()} for row in found.samples(options.SAMPLES)]
-        options.confirm("replay", len(found), samples, limit=limit, yes=yes, dry_run=dry_run)
+        run.warn(obstacles(connection, found.destination_ids) if found else [], canary)
+        run.confirm(
+            len(found),
+            [{**row, "delivered_at": row["delivered_at"].isoformat()} for row in found.samples(SAMPLES)],
+        )
+        run.again = f"to go on, run it again with --until {moment.isoformat()}"
         say(f"should this be interrupted, go on with --until {moment.isoformat()}")
         bulk = Bulk(connection, found.step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
-        done = options.progress("replaying", bulk.run(), min(len(found), limit or len(found)))
-    say(f"set {done} deliveries going again")
+        run.carry_out(bulk.run(), "set {} deliveries going again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outbox import identity
+from outbox.cli.asking import ask
 from outbox.cli.options import Dsn, Json, connected
 from outbox.cli.output import print_json, say
 from outbox.durations import format_duration, parse_duration
-from outbox.errors import UsageError
 from outbox.prune import DEFAULT_AHEAD_DAYS, DEFAULT_KEEP, Pruned, expired_partitions
 from outbox.prune import prune as do_upkeep
 
@@ -99,18 +98,9 @@ def adopt(
         difference = identity.describe_copy(connection)
         if difference is not None:
             say(f"this database is a copy: {difference}")
-            _ask(yes=yes)
+            ask("let relays send from it", yes=yes)
         adopted = identity.adopt(connection)
     if as_json:
         print_json({"adopted": adopted})
     else:
         typer.echo("adopted: relays send from it now" if adopted else "nothing to adopt: the outbox belongs here")
-
-
-def _ask(*, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("nobody to ask here; add --yes if relays are to send from this copy")
-    if not typer.confirm("let relays send from it?", err=True):
-        raise typer.Exit(1)

@@ -1,6 +1,6 @@
--- Counts the dead letters of a selection.
+-- Counts the dead letters of a selection by destination.
 -- Index: dead_letters_destination_idx, dead_letters_event_idx.
-select count(*) as dead
+select x.destination_id, d.removed_at is not null as is_removed, count(*) as dead
 from outbox.dead_letters x
 join outbox.destinations d on d.id = x.destination_id
 join outbox.events e on e.id = x.event_id
@@ -12,3 +12,4 @@ where true
   and (%(reason)s::text is null or x.reason = %(reason)s)
   and (%(since)s::timestamptz is null or x.died_at >= %(since)s)
   and (%(until)s::timestamptz is null or x.died_at < %(until)s)
+group by x.destination_id, d.removed_at is not null

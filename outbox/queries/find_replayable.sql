@@ -1,7 +1,7 @@
 -- Finds the deliveries of a selection that were delivered before a moment, were not delivered again after it, and are
 -- neither open nor dead now.
 -- Index: attempts_event_idx for single events; else the partitions of the time range are scanned, once per replay.
-select distinct on (a.delivery_id) a.delivery_id, a.event_id
+select distinct on (a.delivery_id) a.delivery_id, a.event_id, a.destination_id
 from outbox.attempts a
 join outbox.destinations d on d.id = a.destination_id and d.removed_at is null
 join outbox.events e on e.id = a.event_id

@@ -85,12 +85,11 @@ def test_r04_filters_take_what_they_say(database, connection):
     moment = connection.execute("select max(died_at) from outbox.dead_letters where reason = 'http_503'").fetchone()[0]
 
     def matches(*filters) -> int:
-        done = outbox("dead", "redrive", *filters, "--dry-run", dsn=database.dsn)
-        assert done.code == 0, done.output
-        return int(done.stderr.split()[0]) if "deliveries match" in done.stderr else 0
+        return outbox("dead", "redrive", *filters, "--dry-run", "--json", dsn=database.dsn).json["matched"]
 
     assert matches("--destination", "a") == 5
-    assert matches("--destination", "b") == 0
+    unknown = outbox("dead", "redrive", "--destination", "b", "--yes", dsn=database.dsn)
+    assert (unknown.code, "no destination 'b'; known: a" in unknown.stderr) == (2, True), "a slip is no empty result"
     assert matches("--type", "order.*") == 5
     assert matches("--type", "user.*") == 0
     assert matches("--reason", "timeout") == 2
@@ -126,13 +125,15 @@ def test_r05_an_interrupted_redrive_loses_nothing_and_the_next_run_completes(dat
         add_webhook(connection, receiver)
         bury(connection, total)
         environment = {**os.environ, "OUTBOX_DSN": database.dsn}  # noqa: TID251 - handed on
-        command = [sys.executable, "-m", "outbox", "dead", "redrive", "--destination", "shop", "--yes", "--rate", "50"]
+        command = [sys.executable, "-m", "outbox", "dead", "redrive", "--destination", "shop", "--yes", "--rate", "20"]
         with relay_process(database.dsn) as relay:
             relay.started()
             running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-            wait_until(lambda: count(connection, "dead_letters") < total - 50, "two batches are taken")
+            wait_until(lambda: count(connection, "dead_letters") < total - 50, "three batches are taken")
             running.send_signal(number)
-            assert running.wait(30) != 0
+            _, said = running.communicate(timeout=60)
+            assert running.returncode != 0
+            assert (number == signal.SIGKILL) is (b"run it again to go on" not in said)
             left = count(connection, "dead_letters")
             assert 0 < left < total
             done = outbox("dead", "redrive", "--destination", "shop", "--yes", dsn=database.dsn)
@@ -205,9 +206,57 @@ def test_a_replay_sends_the_same_identity_again_and_says_who(database, connectio
 def test_lists_say_when_there_is_nothing(database):
     assert outbox("dead", "list", dsn=database.dsn).stdout == "no dead letters\n"
     assert outbox("dead", "list", "--json", dsn=database.dsn).json == {"total": 0, "dead_letters": []}
-    nothing = outbox("dead", "redrive", "--destination", "shop", "--yes", dsn=database.dsn)
+    nothing = outbox("dead", "redrive", "--type", "order.*", "--yes", dsn=database.dsn)
     assert (nothing.code, nothing.stderr) == (0, "nothing to redrive: no delivery matches\n")
+    nothing = outbox("replay", "--type", "order.*", "--yes", "--json", dsn=database.dsn)
+    assert (nothing.code, nothing.json["matched"], nothing.json["done"]) == (0, 0, 0)
+    for command in (("dead", "list"), ("dead", "discard", "--yes"), ("replay", "--yes")):
+        unknown = outbox(*command, "--destination", "shop", dsn=database.dsn)
+        assert (unknown.code, "no destination 'shop'; known: none yet" in unknown.stderr) == (2, True), command
     assert outbox("dead", "show", "01990000-0000-7000-8000-000000000000", dsn=database.dsn).code == 1
+
+
+def test_bulk_work_tells_machines_what_it_did_in_one_document(database, connection):
+    add_destination(connection)
+    bury(connection, 7)
+    shown = outbox("dead", "redrive", "--destination", "shop", "--dry-run", "--json", dsn=database.dsn).json
+    assert (shown["matched"], shown["done"], shown["dry_run"], len(shown["samples"])) == (7, 0, True, 5)
+    done = outbox("dead", "redrive", "--destination", "shop", "--limit", "3", "--yes", "--json", dsn=database.dsn).json
+    assert (done["matched"], done["done"], done["dry_run"], done["stopped"]) == (7, 3, False, None)
+    gone = outbox("dead", "discard", "--destination", "shop", "--yes", "--json", dsn=database.dsn).json
+    assert (gone["matched"], gone["done"]) == (4, 4)
+
+
+def test_nobody_waits_for_canaries_that_nobody_would_try(database, connection):
+    add_destination(connection)
+    bury(connection, 7)
+    redrive = ("dead", "redrive", "--destination", "shop", "--yes")
+    unserved = outbox(*redrive, "--canary", "5", dsn=database.dsn)
+    assert (unserved.code, "no relay is alive; start outbox-relay" in unserved.stderr) == (2, True)
+    outbox("destinations", "pause", "shop", "--by", "ada", dsn=database.dsn)
+    paused = outbox(*redrive, "--canary", "5", dsn=database.dsn)
+    assert paused.code == 2
+    assert "destination shop is paused (paused (by ada)); outbox destinations resume shop" in paused.stderr
+    assert count(connection, "dead_letters") == 7
+    assert "not tried for now: destination shop is paused" in outbox(*redrive, dsn=database.dsn).stderr
+    assert count(connection, "deliveries") == 7
+
+
+def test_what_a_removed_destination_buried_is_left_out_and_said(database, connection):
+    add_destination(connection)
+    bury(connection, 3)
+    outbox("destinations", "remove", "shop", "--yes", dsn=database.dsn)
+    done = outbox("dead", "redrive", "--destination", "shop", "--yes", dsn=database.dsn)
+    assert done.code == 0
+    assert "left out, since their destination is removed: 3" in done.stderr
+    assert count(connection, "dead_letters") == 3
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-12-01", "2026-12-01T10:00"])
+def test_a_time_that_is_none_is_refused_with_an_example(text):
+    done = outbox("dead", "redrive", "--since", text, "--yes", dsn="postgresql://nowhere/")
+    assert (done.code, len(done.stderr.splitlines())) == (2, 1)
+    assert "write 2026-12-01T09:30:00+00:00" in done.stderr
 
 
 def test_w13_a_paused_destination_keeps_everything_and_uses_no_attempt(database, connection):

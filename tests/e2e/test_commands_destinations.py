@@ -133,7 +133,8 @@ def test_two_changes_at_once_do_not_undo_each_other(database):
 
 def test_a_removed_name_is_free_again_and_removal_asks(database):
     add(database, "--sink", "handler")
-    assert outbox("destinations", "remove", "shop", dsn=database.dsn).code == 1
+    unasked = outbox("destinations", "remove", "shop", dsn=database.dsn)
+    assert (unasked.code, unasked.stderr) == (2, "outbox: nobody to ask here; add --yes to remove destination shop\n")
     assert outbox("destinations", "remove", "shop", "--yes", dsn=database.dsn).code == 0
     assert outbox("destinations", "list", "--json", dsn=database.dsn).json == []
     assert add(database, "--sink", "handler").code == 0
