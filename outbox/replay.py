@@ -70,10 +70,21 @@ class Replay:
                 "until": self.until,
                 "actor": f"by {self.actor}",
             }
-            rows = named_rows(self.connection, "replay_delivered", parameters)
+            rows = self._replay(parameters)
             if rows:
                 return [Taken(row.delivery_id, row.event_id) for row in rows]
         return []
+
+    def _replay(self, parameters: dict[str, Any]) -> list[Any]:
+        """Carry out one batch, and no other replay's meanwhile.
+
+        The statement sees deliveries as they were when it began. What another replay opened since, and a relay has
+        delivered already, would still look delivered and not open: it would be sent once more. The lock comes in a
+        statement of its own, so that what it waited for is seen.
+        """
+        with self.connection.transaction():
+            self.connection.execute(query("lock_replays"))
+            return named_rows(self.connection, "replay_delivered", parameters)
 
     def _event(self, position: int) -> UUID:
         return UUID(bytes=bytes(self._event_ids[position * UUID_BYTES : (position + 1) * UUID_BYTES]))

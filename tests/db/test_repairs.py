@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from outbox.errors import BulkStopped, UsageError
 from outbox.replay import find_replayable
 from outbox.selection import Selection, select_deliveries
 from tests.queues import add_destination, attempts, count, open_deliveries, record
+from tests.waiting import wait_until
 
 KILL = (
     "with dead as (delete from outbox.deliveries returning *) insert into outbox.dead_letters (delivery_id, event_id,"
@@ -133,6 +135,55 @@ def test_a_replay_sends_a_delivered_one_again_once(database):
         assert len(replayable(connection, destination="shop")) == 0
         assert [row[1] for row in open_deliveries(connection)] == [event_id]
         assert [row[2] for row in attempts(connection, event_id)] == ["delivered", "replayed"]
+
+
+def test_two_replays_at_once_send_nothing_twice_even_if_it_is_delivered_meanwhile(database):
+    with database.connect() as admin, database.connect() as slow, database.connect() as quick:
+        add_destination(admin)
+        record(admin)
+        admin.execute(DELIVER)
+        admin.execute(
+            "create function wait() returns trigger language plpgsql as $$ begin"
+            " if current_setting('application_name') = 'slow' then perform pg_advisory_xact_lock(1); end if;"
+            " return new; end $$;"
+            " create trigger wait before insert on outbox.deliveries for each row execute function wait()"
+        )
+        slow.execute("set application_name = 'slow'")
+        replays = replayable(slow, destination="shop"), replayable(quick, destination="shop")
+        taken = [[], []]
+
+        def step(number: int) -> threading.Thread:
+            thread = threading.Thread(target=lambda: taken[number].extend(replays[number].step(10)))
+            thread.start()
+            return thread
+
+        admin.execute("select pg_advisory_lock(1)")
+        first = step(0)
+        wait_until(lambda: waits(admin, slow), "the first stands between its look and its write")
+        second = step(1)
+        wait_until(lambda: taken[1] or waits(admin, quick), "the second is done, or waits")
+        admin.execute(DELIVER)
+        admin.execute("select pg_advisory_unlock(1)")
+        first.join()
+        second.join()
+        assert sorted(map(len, taken)) == [0, 1]
+        assert [row[2] for row in attempts(admin)].count("replayed") == 1
+
+
+def waits(admin, connection) -> bool:
+    found = admin.execute("select 1 from pg_locks where pid = %s and not granted", [connection.info.backend_pid])
+    return found.fetchone() is not None
+
+
+def test_a_redrive_and_a_discard_at_once_take_different_ones(database):
+    with database.connect() as first, database.connect() as second:
+        dead(first, 20)
+        with first.transaction():
+            redriven = redriving(first, Selection(destination="shop"), "ada")(12)
+            discarded = discarding(second, Selection(destination="shop"), "grace")(100)
+        assert (len(redriven), len(discarded)) == (12, 8)
+        assert set(redriven).isdisjoint(discarded)
+        assert (count(first, "deliveries"), count(first, "dead_letters")) == (12, 0)
 
 
 def test_an_interrupted_replay_goes_on_with_the_same_until_and_doubles_nothing(database):
