@@ -73,7 +73,9 @@ def _parameters(dsn: str) -> Mapping[str, Any]:
 
 def _with_defaults(parameters: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {"application_name": "outbox", "connect_timeout": CONNECT_SECONDS}
-    return {name: value for name, value in defaults.items() if name not in parameters} | dict(options)
+    # A pooler in transaction mode lends another server session to each transaction, without what the last one prepared.
+    always = {"prepare_threshold": None}
+    return {name: value for name, value in defaults.items() if name not in parameters} | always | dict(options)
 
 
 def _unreachable(parameters: Mapping[str, Any], error: psycopg.OperationalError) -> DatabaseUnreachable:

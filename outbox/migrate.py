@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
-from outbox.errors import SchemaMismatch, UsageError
+from outbox.errors import OutboxError, SchemaMismatch, UsageError
 from outbox.queries import query
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ __all__ = ["Applied", "Migration", "applied_version", "check_schema", "migrate",
 LOCK = "select pg_advisory_xact_lock(1330205762, 0)"
 # Names in a migration must not resolve to what somebody put into a schema of the migrator's own path.
 PATH = "set local search_path = pg_catalog, pg_temp"
+# Whoever waits for a lock holds up all who want the table after it: give up soon, let them pass, and try again.
+PATIENCE = "set local lock_timeout = '500ms'"
+LOCK_TRIES = 100
+PAUSE_SECONDS = 0.3
 _FILE_NAME = re.compile(r"(?P<version>[0-9]{4})_(?P<name>[a-z0-9_]+)\.sql")
 _BREAKING = re.compile(rb"^--.*\bBreaking: yes\b", re.MULTILINE)
 
@@ -89,6 +93,7 @@ def migrate(
     Raises:
         SchemaMismatch: the database is newer than this code, or an applied file was changed since.
         UsageError: the role may not create the schema; names the missing privilege.
+        OutboxError: other transactions hold a lock it needs, for about a minute and a half.
     """
     known = migrations() if known is None else known
     if dry_run:
@@ -108,28 +113,49 @@ def _bootstrap(connection: psycopg.Connection[Any]) -> None:
         connection.execute(LOCK)
         connection.execute(PATH)
         if not _has_migrations_table(connection):
-            connection.execute("create schema if not exists outbox")
+            if _schema_owner(connection) is None:  # "if not exists" wants the right to create even where it does
+                connection.execute("create schema outbox")
             connection.execute(query("create_migrations_table"))
 
 
 def _apply(connection: psycopg.Connection[Any], known: Sequence[Migration]) -> Iterator[Applied]:
-    """Run the missing migrations; which are missing is read again under the lock, for each."""
-    while True:
-        started = time.monotonic()
-        with connection.transaction():
-            connection.execute(LOCK)
-            connection.execute(PATH)
-            missing = _missing(connection, known)
-            if not missing:
-                _grant_roles(connection)
-                return
-            migration = missing[0]
-            connection.execute(migration.sql, prepare=False)
-            connection.execute(
-                "insert into outbox.migrations (version, name, checksum, is_breaking) values (%s, %s, %s, %s)",
-                [migration.version, migration.name, migration.checksum, migration.is_breaking],
-            )
-        yield Applied(migration.version, migration.name, time.monotonic() - started)
+    """Run the missing migrations, one transaction each."""
+    while (applied := _apply_next(connection, known)) is not None:
+        yield applied
+
+
+def _apply_next(connection: psycopg.Connection[Any], known: Sequence[Migration]) -> Applied | None:
+    """Run the first missing migration, as often as others hold the locks it needs; nothing of a failed try stays."""
+    for _ in range(LOCK_TRIES):
+        try:
+            return _try_next(connection, known)
+        except (errors.LockNotAvailable, errors.DeadlockDetected) as error:
+            reason = error.diag.message_primary
+            time.sleep(PAUSE_SECONDS)
+    raise OutboxError(
+        f"other transactions hold a lock that the next migration needs ({reason}, {LOCK_TRIES} times);"
+        " look for long ones in pg_stat_activity and run `outbox migrate` again, nothing was left half done"
+    )
+
+
+def _try_next(connection: psycopg.Connection[Any], known: Sequence[Migration]) -> Applied | None:
+    """Run the first missing migration; which are missing is read again under the lock."""
+    started = time.monotonic()
+    with connection.transaction():
+        connection.execute(LOCK)
+        connection.execute(PATH)
+        connection.execute(PATIENCE)
+        missing = _missing(connection, known)
+        if not missing:
+            _grant_roles(connection)
+            return None
+        migration = missing[0]
+        connection.execute(migration.sql, prepare=False)
+        connection.execute(
+            "insert into outbox.migrations (version, name, checksum, is_breaking) values (%s, %s, %s, %s)",
+            [migration.version, migration.name, migration.checksum, migration.is_breaking],
+        )
+    return Applied(migration.version, migration.name, time.monotonic() - started)
 
 
 def _grant_roles(connection: psycopg.Connection[Any]) -> None:
@@ -198,11 +224,20 @@ def check_schema(connection: psycopg.Connection[Any]) -> int:
     return version
 
 
+def _schema_owner(connection: psycopg.Connection[Any]) -> str | None:
+    row = connection.execute(
+        "select quote_ident(pg_get_userbyid(nspowner)) from pg_namespace where nspname = 'outbox'"
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
 def _missing_privilege(connection: psycopg.Connection[Any], error: psycopg.Error) -> str:
-    row = connection.execute("select current_user, current_database()").fetchone()
+    row = connection.execute("select quote_ident(current_user), quote_ident(current_database())").fetchone()
     user, database = row if row is not None else ("the role", "the database")
-    reason = error.diag.message_primary or str(error)
-    return (
-        f"role {user} may not migrate ({reason}); run `outbox migrate` as the schema's owner,"
-        f" or GRANT CREATE ON DATABASE {database} TO {user}"
+    owner = _schema_owner(connection)
+    remedy = (
+        f"GRANT CREATE ON DATABASE {database} TO {user}, or run: CREATE SCHEMA outbox AUTHORIZATION {user}"
+        if owner is None
+        else f"run `outbox migrate` as {owner}, who owns the schema outbox, or GRANT {owner} TO {user}"
     )
+    return f"role {user} may not migrate ({error.diag.message_primary or error}); {remedy}"

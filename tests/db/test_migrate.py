@@ -13,6 +13,7 @@ import pytest
 
 from outbox.errors import SchemaMismatch, UsageError
 from outbox.migrate import Migration, applied_version, check_schema, migrate, migrations, required_version
+from tests.commands import outbox
 from tests.processes import relay_process
 from tests.waiting import wait_until
 
@@ -162,3 +163,44 @@ def test_an_unreachable_database_is_exit_code_3_in_one_line():
     assert "127.0.0.1:1" in done.stderr
     assert "SECRET6" not in done.stderr
     assert time.monotonic() - begun < 60
+
+
+OLDER = "delete from outbox.migrations where version = (select max(version) from outbox.migrations)"
+NEWER = "insert into outbox.migrations (version, name, checksum, is_breaking) values (9999, 'next', 'x', {})"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (OLDER, f"the schema is at version {required_version() - 1}, this code needs {required_version()};"),
+        (
+            NEWER.format(True),
+            "the schema is at version 9999 and version 9999 is breaking for this code"
+            f" (it knows {required_version()});",
+        ),
+    ],
+    ids=["older", "newer and breaking"],
+)
+def test_every_program_refuses_a_schema_it_cannot_work_with_with_exit_code_4(database, change, says):
+    with database.connect() as connection:
+        connection.execute(change)
+    remedy = "run `outbox migrate`" if change == OLDER else "upgrade outbox-relay"
+    for command in ("status", "check"):
+        done = outbox(command, dsn=database.dsn)
+        assert (done.code, done.stderr) == (4, f"outbox: {says} {remedy}\n")
+    with relay_process(database.dsn) as relay:
+        assert relay.ended() == 4
+    assert relay.lines == [f"outbox-relay: {says} {remedy}"]
+
+
+def test_a_newer_schema_that_is_not_breaking_is_worked_with_but_not_migrated(database):
+    with database.connect() as connection:
+        connection.execute(NEWER.format(False))
+    done = outbox("record", "order.paid", dsn=database.dsn)
+    assert done.code == 0, done.output
+    with relay_process(database.dsn) as relay:
+        relay.started()
+        assert relay.stop() == 0
+    done = outbox("migrate", dsn=database.dsn)
+    says = f"the schema is at version 9999, this code knows {required_version()}; upgrade outbox-relay to migrate"
+    assert (done.code, done.stderr) == (4, f"outbox: {says}\n")
