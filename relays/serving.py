@@ -36,6 +36,7 @@ class Serving:
         self._settings = settings
         self._version = ""
         self._fleet_at = 0.0
+        self._fleet_size = 1
         self._names: list[str] = []
         self._short_lease: InvalidSettings | None = None
         self._sinks: dict[str, Sink] = {}
@@ -68,6 +69,10 @@ class Serving:
         self._fleet_at = now + FLEET_SECONDS
         rows = await self._session.named_rows("list_fleet")
         fleet = [(row.id, None if row.destinations is None else frozenset(row.destinations)) for row in rows]
+        serving = sum(names is None or bool(names) for _, names in fleet)  # one that has just begun serves nothing yet
+        if serving != self._fleet_size:
+            self._fleet_size = serving
+            log.info("relays that serve: %d; they share max_in_flight and rate of what they serve", serving)
         for target in self.targets.values():
             name = target.destination.name
             ids = [number for number, names in fleet if names is None or name in names]
