@@ -158,9 +158,11 @@ class Doorbell:
             )
 
     def _watch(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        # before the socket is watched: a broken connection is closed by this, and a closed socket that is watched would
+        # let uvloop abort the process
+        connection.pgconn.consume_input()
         asyncio.get_running_loop().add_reader(connection.fileno(), self._readable)
         # a ring that the driver read together with the answer to ARM would make no socket readable
-        connection.pgconn.consume_input()
         if connection.pgconn.notifies() is not None:
             self._hear()
 

@@ -19,7 +19,7 @@ import psycopg
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ANSWER_SECONDS", "Patience", "answering_within"]
+__all__ = ["ANSWER_SECONDS", "Patience", "answering_within", "cut"]
 
 log = logging.getLogger("relays.patience")
 
@@ -57,13 +57,13 @@ class Patience:
         with suppress(psycopg.Error):
             await connection.cancel_safe(timeout=CANCEL_SECONDS)
             await asyncio.sleep(CANCEL_SECONDS)  # for the server to say that it did
-        _cut(connection)
+        cut(connection)
 
 
 @contextmanager
 def answering_within(seconds: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
     """End what a thread runs on `connection` in this block with an error after `seconds`."""
-    timer = threading.Timer(seconds, _cut, [connection])
+    timer = threading.Timer(seconds, cut, [connection])
     timer.daemon = True
     timer.start()
     try:
@@ -72,7 +72,7 @@ def answering_within(seconds: float, connection: psycopg.Connection[Any]) -> Ite
         timer.cancel()
 
 
-def _cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Let whoever waits for an answer see the end of the connection, which only its socket can do."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)
