@@ -28,6 +28,7 @@ _LONGEST_KEEP: Final = timedelta(days=36500)
 _TABLES: Final = ("events", "attempts")
 _BATCH_ROWS: Final = 5000
 _PAUSE_SECONDS: Final = 0.25  # recorders that queued behind a lock we did not get go first
+_LONG_SECONDS: Final = 0.5  # a transaction that lasts so long will not end within the 150 ms that a lock is waited for
 
 
 @dataclass(slots=True)
@@ -62,6 +63,15 @@ class _Call:
 class _Pause:
     seconds: float
 
+
+_HOLDERS: Final = """
+    select array(
+        select distinct l.virtualtransaction
+        from pg_locks l
+        where l.relation in (select t.relid from pg_partition_tree(%s::regclass) t)
+          and l.database = (select d.oid from pg_database d where d.datname = current_database())
+          and l.granted and l.pid is distinct from pg_backend_pid())
+"""
 
 _Steps = Generator[_Call | _Pause, Any, Any]
 
@@ -162,14 +172,14 @@ def _steps(keep: timedelta, ahead_days: int, tries: int) -> _Steps:
     for table in _TABLES:
         yield from _adopt_default(table, pruned, tries)
         call = _Call("select outbox.cover_now(%s)", [table])
-        pruned.created += (yield from _try(call, f"cover now by {table}", pruned, tries)) or 0
+        pruned.created += (yield from _try(call, f"cover now by {table}", pruned, tries, of=table)) or 0
     call = _Call("select outbox.create_partitions(%s)", [ahead_days])
     pruned.created += (yield from _try(call, "create partitions", pruned, tries)) or 0
     for name in (yield _Call(_EXPIRED.sql, [keep])):
         yield from _purge(name, keep, pruned, tries)
     for table in _TABLES:
         call = _Call("select outbox.fold_partitions(%s, %s)", [table, keep])
-        pruned.folded += (yield from _try(call, f"fold {table}", pruned, tries)) or 0
+        pruned.folded += (yield from _try(call, f"fold {table}", pruned, tries, of=table)) or 0
         call = _Call("select outbox.purge_default(%s, %s, %s)", [table, keep, _BATCH_ROWS])
         pruned.removed_rows += yield from _in_batches(call)
     pruned.expired_keys = yield from _in_batches(_Call("select outbox.expire_idempotency_keys(%s)", [_BATCH_ROWS]))
@@ -178,16 +188,35 @@ def _steps(keep: timedelta, ahead_days: int, tries: int) -> _Steps:
     return pruned
 
 
-def _try(call: _Call, name: str, pruned: Pruned, tries: int) -> _Steps:
-    """Yield `call` until it gets its lock; answer None when it never does."""
+def _try(call: _Call, name: str, pruned: Pruned, tries: int, *, of: str | None = None) -> _Steps:
+    """Yield `call` until it gets its lock; answer None when it never does.
+
+    `of` is the partitioned table that is locked as a whole: recorders wait behind that lock while it is waited for.
+    So after the first refusal it is not asked for while somebody (a report, a dump, a vacuum) holds the table for
+    long, but once more at last.
+    """
+    is_refused = False
     for left in reversed(range(tries)):
+        if is_refused and left and of is not None and (yield from _is_held_for_long(of)):
+            continue
         try:
             return (yield call)
         except LockNotAvailable:
+            is_refused = True
             if left:
                 yield _Pause(_PAUSE_SECONDS)
     pruned.busy.append(name)
     return None
+
+
+def _is_held_for_long(table: str) -> _Steps:
+    """Answer whether a transaction keeps a lock on a partition or the table itself for half a second."""
+    holders = _Call(_HOLDERS, [f"outbox.{table}"])
+    before = yield holders
+    if not before:
+        return False
+    yield _Pause(_LONG_SECONDS)
+    return not set(before).isdisjoint((yield holders))
 
 
 def _in_batches(call: _Call) -> _Steps:
@@ -217,12 +246,12 @@ def _adopt_default(table: str, pruned: Pruned, tries: int) -> _Steps:
     release = _Call("select outbox.release_default(%s)", [table])
     adopt = _Call("select outbox.adopt_default(%s)", [table])
     yield from _try(release, f"release default of {table}", pruned, tries)  # left by an interrupted run
-    adopted = yield from _try(adopt, f"adopt default of {table}", pruned, tries)
+    adopted = yield from _try(adopt, f"adopt default of {table}", pruned, tries, of=table)
     constrain = _Call("select outbox.constrain_default(%s)", [table])
     if adopted is False and (yield from _try(constrain, f"constrain default of {table}", pruned, tries)):
         try:
             yield from _try(_Call("select outbox.validate_default(%s)", [table]), f"validate {table}", pruned, tries)
-            adopted = yield from _try(adopt, f"adopt default of {table}", pruned, tries)
+            adopted = yield from _try(adopt, f"adopt default of {table}", pruned, tries, of=table)
         finally:
             yield from _try(release, f"release default of {table}", pruned, tries)
     if adopted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ import pytest
 from psycopg import sql
 
 import outbox
-from outbox.prune import expired_partitions, prune
+from outbox.prune import DEFAULT_AHEAD_DAYS, _checked_steps, _Pause, expired_partitions, prune
 from tests.queues import add_destination, count
 from tests.waiting import wait_until
 
@@ -198,6 +199,56 @@ def test_a_partition_in_use_is_left_for_the_next_run_and_named(database, admin):
         assert events(admin) == {event_id}
     assert prune(admin, KEEP).busy == []
     assert events(admin) == set()
+
+
+def test_recorders_wait_at_most_twice_while_somebody_reads_for_long(database, admin):
+    """A lock that is waited for makes recorders wait. Each refusal is one time that they did, for 150 ms at most."""
+    refusals = []
+    with psycopg.connect(database.dsn) as reader, psycopg.connect(database.dsn, autocommit=True) as upkeep:
+        reader.execute("select from outbox.events limit 1")
+        steps = _checked_steps(True, KEEP, DEFAULT_AHEAD_DAYS, 8)
+        step = next(steps)
+        with contextlib.suppress(StopIteration):
+            while True:
+                try:
+                    answer = (
+                        None if isinstance(step, _Pause) else upkeep.execute(step.sql, step.parameters).fetchone()[0]
+                    )
+                except psycopg.errors.LockNotAvailable as error:
+                    refusals.append(step.sql)
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+    assert [sql for sql in refusals if "fold" in sql] == ["select outbox.fold_partitions(%s, %s)"] * 2
+    assert prune(admin, KEEP).folded > 0
+
+
+def test_what_locks_more_than_one_day_gives_up_after_150_ms(admin):
+    """Recorders queue behind a lock that is waited for; how long is a setting of each function."""
+    locking = admin.execute(
+        "select proname, coalesce(proconfig, '{}') @> array['lock_timeout=150ms'] from pg_proc"
+        " where pronamespace = 'outbox'::regnamespace and prosecdef"
+        " and prosrc ~ '(lock table|alter table|drop table|truncate|attach_|_partition_table)'"
+    ).fetchall()
+    assert len(locking) >= 8
+    assert [name for name, is_bounded in locking if not is_bounded] == []
+
+
+def test_o04_a_writer_never_waits_long_for_a_lock_while_partitions_are_emptied_folded_and_dropped(database, admin):
+    """The budget is 200 ms; the limit here is for a starved machine. A wait for a lock raises, slowness does not."""
+    admin.execute(OLD_EVENTS, {"days": 36, "rows": 2000})
+    kept = [old_event(admin, days) for days in (32, 33, 35)]
+    for event_id in kept:
+        open_delivery(admin, event_id)
+    done, recorded = [], []
+    with database.connect(options="-c lock_timeout=5s") as writer, database.connect() as other:
+        upkeep = threading.Thread(target=lambda: done.append(prune(other, KEEP)))
+        upkeep.start()
+        while upkeep.is_alive() or not recorded:
+            recorded.append(outbox.record_event(writer, "order.paid", key="k", allow_autocommit=True))
+        upkeep.join()
+    assert done[0].folded > 10
+    assert set(kept) | set(recorded) == events(admin)
 
 
 def test_a_day_with_very_much_unfinished_is_kept_whole_and_named(admin):
