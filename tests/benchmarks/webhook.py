@@ -1,11 +1,12 @@
 """Webhook rates in one run: the bare HTTP library, our engine around it, and the signing sink.
 
     python -m tests.benchmarks.webhook [--seconds 3] [--rounds 3] [--engine aiohttp] [--relay EVENTS]
-    python -m tests.benchmarks.webhook --destinations 10000
+    python -m tests.benchmarks.webhook --destinations 10000 [--relay 20000]
 
 Signed 1 KiB POSTs on 50 connections to a receiver in a process of its own. They are measured in turns, several
 rounds, and compared by their best round: on a shared machine the worst rounds measure the neighbours. `--relay` adds
-a real relay, from claim to settled attempt, on an embedded PostgreSQL.
+a real relay, from claim to settled attempt, on an embedded PostgreSQL. `--destinations` measures many hosts instead:
+through the sink alone, or with `--relay` that many deliveries through one relay process, and its largest memory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import resource
 import socket
 import subprocess
@@ -137,10 +139,8 @@ async def _many_destinations(urls: list[str], count: int) -> tuple[float, float,
     """Return the rate of the first and of the last fifth of `count` destinations, and memory in MiB at the end."""
     sink = WebhookSink()
     ones = [delivery(destination(f"{urls[n % len(urls)]}/{n}"), body=PAYLOAD, seconds=20) for n in range(count)]
-    for n, one in enumerate(ones):  # as many hosts as destinations: 127.0.0.0/8 is all loopback
-        one.destination.settings["url"] = one.destination.settings["url"].replace(
-            "127.0.0.1", f"127.{1 + n // 65536}.{n // 256 % 256}.{n % 256}"
-        )
+    for n, one in enumerate(ones):
+        one.destination.settings["url"] = _url_of_host(one.destination.settings["url"], n)
     times: list[float] = []
 
     async def work(queue: list) -> None:
@@ -159,27 +159,67 @@ async def _many_destinations(urls: list[str], count: int) -> tuple[float, float,
     return first, last, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _relayed(server: str, url: str, engine: str, events: int) -> float:
-    """Return deliveries per second of a relay process that drains `events`: first attempt to last settle."""
-    database = f"bench_{time.monotonic_ns()}"
+def _url_of_host(url: str, number: int) -> str:
+    """Return `url` on a host of its own: all of 127.0.0.0/8 is loopback."""
+    return url.replace("127.0.0.1", f"127.{1 + number // 65536}.{number // 256 % 256}.{number % 256}")
+
+
+@contextmanager
+def _database(server: str):
+    """Return the DSN of a new migrated database and a connection to it."""
+    name = f"bench_{time.monotonic_ns()}"
     with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"create database {database}")
-    dsn = psycopg.conninfo.make_conninfo(server, dbname=database)
+        admin.execute(f"create database {name}")
+    dsn = psycopg.conninfo.make_conninfo(server, dbname=name)
     with psycopg.connect(dsn, autocommit=True) as connection:
         migrate(connection)
+        yield dsn, connection
+
+
+def _drain(dsn: str, concurrency: int) -> float:
+    """Run a relay until nothing is due; return its largest memory in MiB."""
+    command = [sys.executable, "-m", "relays", "--dsn", dsn, "--drain", "--concurrency", str(concurrency)]
+    relay = subprocess.Popen([*command, "--log-level", "warning"])
+    _, code, usage = os.wait4(relay.pid, 0)
+    assert os.waitstatus_to_exitcode(code) == 0
+    return usage.ru_maxrss / 1024
+
+
+def _delivered(connection) -> tuple[int, float]:
+    """Return how many were delivered, and the seconds from the first attempt to the end of the last."""
+    return connection.execute(
+        "select count(*) filter (where outcome = 'delivered'),"
+        " extract(epoch from max(started_at + duration_ms * interval '1 ms') - min(started_at))::float8"
+        " from outbox.attempts"
+    ).fetchone()
+
+
+def _relayed_to_many(server: str, url: str, destinations: int, deliveries: int) -> tuple[float, float]:
+    """Return deliveries per second of one relay to so many hosts, and its largest memory in MiB."""
+    with _database(server) as (dsn, connection):
+        with connection.transaction():
+            for number in range(destinations):
+                settings = destination(_url_of_host(f"{url}/{number}", number)).settings
+                add_destination(connection, f"host-{number}", sink="webhook", settings=settings)
+        for _ in range(max(deliveries // destinations, 1)):
+            connection.execute("select outbox.record_event('order.paid', %s::jsonb)", [PAYLOAD.decode()])
+        memory = _drain(dsn, 500)
+        delivered, seconds = _delivered(connection)
+    assert delivered == max(deliveries // destinations, 1) * destinations
+    return delivered / seconds, memory
+
+
+def _relayed(server: str, url: str, engine: str, events: int) -> float:
+    """Return deliveries per second of a relay process that drains `events`: first attempt to last settle."""
+    with _database(server) as (dsn, connection):
         settings = destination(url, engine=engine).settings
         add_destination(connection, sink="webhook", settings=settings, policy={"max_in_flight": CONNECTIONS})
         connection.execute(
             "select outbox.record_event('order.paid', %(payload)s::jsonb) from generate_series(1, %(events)s)",
             {"payload": PAYLOAD.decode(), "events": events},
         )
-        command = [sys.executable, "-m", "relays", "--dsn", dsn, "--drain", "--concurrency", str(CONNECTIONS)]
-        subprocess.run([*command, "--log-level", "warning"], check=True)
-        delivered, seconds = connection.execute(
-            "select count(*) filter (where outcome = 'delivered'),"
-            " extract(epoch from max(started_at + duration_ms * interval '1 ms') - min(started_at))::float8"
-            " from outbox.attempts"
-        ).fetchone()
+        _drain(dsn, CONNECTIONS)
+        delivered, seconds = _delivered(connection)
     assert delivered == events
     return delivered / seconds
 
@@ -228,6 +268,11 @@ def main() -> None:
     parser.add_argument("--relay", type=int, default=0, metavar="EVENTS", help="also: a relay that drains so many")
     parser.add_argument("--destinations", type=int, default=0, help="instead: one event to each of so many hosts")
     options = parser.parse_args()
+    if options.destinations and options.relay:
+        with receiver() as url, start_server("embedded", None) as server:
+            rate, memory = _relayed_to_many(server, url, options.destinations, options.relay)
+        print(f"{options.destinations} hosts through one relay: {rate:,.0f}/s, {memory:.0f} MiB")
+        return
     if options.destinations:
         with receiver() as url:
             first, last, memory = asyncio.run(_many_destinations([url], options.destinations))
