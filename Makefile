@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PROOF := $(VENV)/.proof-installed
 PYTEST_ARGS ?=
 MATRIX_ARGS ?=
 
@@ -31,7 +32,7 @@ bench: $(STAMP)
 chaos: $(STAMP)
 	@$(BIN)/python -m pytest -n 0 tests/chaos $(PYTEST_ARGS)
 
-matrix: $(STAMP)
+matrix: $(PROOF)
 	@$(BIN)/python -m tests.matrix $(MATRIX_ARGS)
 
 clean:
@@ -42,4 +43,8 @@ $(STAMP): pyproject.toml
 	@echo "installing into $(VENV) (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,httpx]' --group test --group check
+	@touch $@
+
+$(PROOF): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group proof
 	@touch $@

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from tests.matrix.bounds import lowest
 
 if TYPE_CHECKING:
     from tests.matrix.pythons import Python
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "build" / "matrix"
+# pip knows no way to the oldest versions; uv also finds the lowest bound that another package needs higher than we do.
+RESOLUTION = {"newest": "highest", "oldest": "lowest-direct"}
 
 
 def prepare(python: Python, dependencies: str) -> Path:
@@ -23,24 +24,15 @@ def prepare(python: Python, dependencies: str) -> Path:
     program, stamp = folder / "bin" / "python", folder / "installed"
     if not (stamp.exists() and stamp.read_text() == _wanted()):
         shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([python.program, "-m", "venv", folder], check=True)
-        _install(program, "--upgrade", "pip>=25.1")
-        _install(program, "--editable", ".[demo,httpx]", "--group", "test", *_constraints(folder, dependencies))
+        _uv("venv", "--seed", "--python", python.program, folder)
+        wanted = ["--resolution", RESOLUTION[dependencies], "--editable", ".[demo,httpx]", "--group", "test"]
+        _uv("pip", "install", "--python", program, *wanted)
         stamp.write_text(_wanted())
     return program
 
 
-def _constraints(folder: Path, dependencies: str) -> list[str]:
-    if dependencies == "newest":  # what pip takes by itself in an empty environment
-        return []
-    constraints = folder / "lowest.txt"
-    constraints.write_text("\n".join(lowest(ROOT / "pyproject.toml")) + "\n")
-    return ["--constraint", str(constraints)]
-
-
-def _install(program: Path, *arguments: str) -> None:
-    quiet = ["install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([program, "-m", "pip", *quiet, *arguments], check=True, cwd=ROOT)
+def _uv(*arguments: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "uv", "--quiet", *arguments], check=True, cwd=ROOT)
 
 
 def _wanted() -> str:

@@ -1,4 +1,4 @@
-"""What `make matrix` runs: real interpreters, and the lowest versions that pyproject.toml allows."""
+"""What `make matrix` runs."""
 
 from __future__ import annotations
 
@@ -6,25 +6,7 @@ import subprocess
 import sys
 
 from tests.matrix.__main__ import POSTGRES, full, short
-from tests.matrix.bounds import lowest
 from tests.matrix.pythons import found, running
-
-
-def test_the_lowest_version_of_each_requirement_is_pinned(tmp_path):
-    (tmp_path / "pyproject.toml").write_text("""
-        [project]
-        dependencies = ["rich>=13.9", "aiohttp>=3.9,<4", "idna"]
-        [project.optional-dependencies]
-        fast = ["psycopg[binary]>=3.2.4"]
-        [dependency-groups]
-        test = ["aiohttp>=3.12", "pytest>=8.4"]
-    """)
-    assert lowest(tmp_path / "pyproject.toml") == ["aiohttp==3.12", "psycopg==3.2.4", "pytest==8.4", "rich==13.9"]
-
-
-def test_every_requirement_of_ours_has_a_lower_bound(root):
-    pinned = {line.partition("==")[0] for line in lowest(root / "pyproject.toml")}
-    assert {"aiohttp", "aiosmtplib", "idna", "psycopg", "psycopg-pool", "rich", "tenacity", "typer"} <= pinned
 
 
 def test_each_python_found_is_the_version_it_is_found_for():
