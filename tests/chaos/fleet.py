@@ -49,7 +49,7 @@ class Fleet:
             if post.relay is not None and post.relay.process.poll() is not None:
                 self._bury(post)
             if post.relay is None and time.monotonic() >= post.retry_at:
-                post.relay = RelayProcess(post.dsn, *OPTIONS)
+                post.relay = RelayProcess(post.dsn, *OPTIONS, environment={"PYTHONFAULTHANDLER": "1"})
                 self.starts += 1
 
     def kill(self, number: int) -> None:

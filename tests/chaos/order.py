@@ -65,16 +65,14 @@ def _ordered_pairs(
 def _finished_at(
     evidence: Evidence, seen: dict[tuple[str, str], list[Sighting]], destination: str, row: Recorded
 ) -> float:
-    """Return when the receiver accepted an event; else when the last try of a dead one came; else never.
+    """Return when the receiver accepted an event; of a dead one also when it last answered; else never.
 
-    What a stalled relay sends after it lost its lease does not count: its attempt is interrupted.
+    A request may arrive after the relay gave up waiting, so that only tries that were answered say when.
     """
     requests = seen.get((destination, row.event_id), [])
     accepted = [request.accepted_at for request in requests if request.accepted_at is not None]
-    if accepted:
-        return min(accepted)
     if (destination, row.event_id) not in evidence.history.dead:
-        return math.inf
+        return min(accepted, default=math.inf)
     rows = evidence.history.by_attempt
-    tries = [s.at for s in requests if not any(row.is_interrupted for row in rows.get(name_of(s), []))]
-    return max(tries, default=-math.inf)
+    answered = [s.at for s in requests if any(row.certainty == "answered" for row in rows.get(name_of(s), []))]
+    return min(*accepted, max(answered, default=-math.inf), math.inf)
