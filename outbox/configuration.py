@@ -68,7 +68,7 @@ def parse_configuration(text: str, path: str) -> list[Wanted]:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # not only TOMLDecodeError: numbers too long, tables too deep
         raise InvalidSettings(f"{path} is not TOML: {error}") from None
     unknown = sorted(document.keys() - {"destinations"})
     if unknown:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from outbox.errors import DestinationChanged, UsageError
+from outbox.encoding import encode_payload
+from outbox.errors import DestinationChanged, InvalidEvent, InvalidSettings, UsageError
 from outbox.model import Destination
 from outbox.plugins import load_sink
 from outbox.policy import Policy, parse_policy
@@ -240,11 +241,21 @@ def check_destination(
     for pattern in event_types:
         if not PATTERN.fullmatch(pattern):
             raise UsageError(f"event pattern {pattern!r}: write *, order.* or order.paid")
+    _check_storable(settings, "settings")
+    _check_storable(policy, "policy")
     kind = load_sink(sink)
     check = getattr(kind, "check", None)
     if check is not None:
         check(settings)
     parse_policy(policy, getattr(kind, "default_policy", Policy()))
+
+
+def _check_storable(values: Mapping[str, Any], part: str) -> None:
+    """Refuse what JSON has no word for (NaN) or PostgreSQL cannot store (NUL, half of a surrogate pair)."""
+    try:
+        encode_payload(dict(values), part)
+    except InvalidEvent as error:
+        raise InvalidSettings(str(error)) from None
 
 
 def _merged(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

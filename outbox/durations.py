@@ -24,7 +24,7 @@ def parse_duration(value: object, name: str) -> float:
         case bool():
             seconds = math.nan
         case int() | float():
-            seconds = float(value)
+            seconds = float(value) if abs(value) <= _LONGEST_SECONDS else math.nan  # no float holds every int
         case str() if found := _DURATION.fullmatch(value.strip()):
             seconds = float(found["number"]) * _UNITS[found["unit"]]
         case _:

@@ -104,7 +104,7 @@ def _schedule(value: object, name: str) -> tuple[float, ...]:
 def _number(value: object, name: str, low: float, high: float) -> float:
     try:
         number = float(cast("Any", value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if isinstance(value, bool) or not low <= number <= high:
         raise InvalidSettings(f"{name}: {value!r} is not a number from {low:g} to {high:g}")
@@ -126,13 +126,13 @@ def _rate(value: object, name: str) -> float | None:
     if value is None:
         return None
     found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None or float(found["number"]) <= 0:
+    if found is None or not 0 < float(found["number"]) < float("inf"):
         raise InvalidSettings(f"{name}: {value!r} is not a rate; write 10/s, 300/m or 1000/h")
     return float(found["number"]) / _RATE_SECONDS[found["unit"]]
 
 
 def _on_dead(value: object, name: str) -> str:
-    if value not in {"skip", "block"}:
+    if value not in ("skip", "block"):  # a tuple: a list has no hash
         raise InvalidSettings(f"{name}: {value!r} is not known; write skip or block")
     return str(value)
 

@@ -33,7 +33,7 @@ def resolve_secret(reference: str, name: str) -> str:
     """
     if reference.startswith("env:"):
         variable = reference.removeprefix("env:")
-        secret = environment_value(variable)
+        secret = _variable(variable)
         if secret is None:
             raise ReferenceMissing(f"{name}: the environment variable {variable} is not set in this process")
         return secret
@@ -58,13 +58,23 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
+def _variable(name: str) -> str | None:
+    try:
+        return environment_value(name)
+    except UnicodeEncodeError:  # no variable can have such a name
+        return None
+
+
 def _read(path: str, name: str) -> str:
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             secret = file.read(_LARGEST_FILE + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ReferenceMissing(f"{name}: cannot read the file {path}: {cause}") from None
+    except OSError as error:
+        raise ReferenceMissing(f"{name}: cannot read the file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ReferenceMissing(f"{name}: cannot read the file {path}: not UTF-8 text") from None
+    except ValueError:  # a NUL, or half of a surrogate pair
+        raise ReferenceMissing(f"{name}: no file has the name {path!a}") from None
     if not secret or len(secret) > _LARGEST_FILE:
         raise ReferenceMissing(f"{name}: the file {path} is empty or larger than {_LARGEST_FILE} bytes")
     return secret.removesuffix("\n").removesuffix("\r")

@@ -15,7 +15,10 @@ import pytest
 
 from outbox.identity import adopt
 from outbox.migrate import migrate
+from tests.examples import load_profile
 from tests.servers import Database, start_server
+
+load_profile()
 
 
 def pytest_addoption(parser):

@@ -183,5 +183,5 @@ def _parsed(value: str) -> Any:
         return None
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or deeper than anybody means
         return value
