@@ -45,14 +45,11 @@ def draft_event(event: Event) -> Draft:
     Raises:
         InvalidEvent: the database would refuse it; names the argument or JSON path, never a payload.
     """
-    _check_type(event.type)
-    _check_key("key", event.key)
-    _check_key("idempotency_key", event.idempotency_key)
     return Draft(
-        type=event.type,
+        type=_type(event.type),
         payload=encode_payload(event.payload),
-        key=event.key,
-        idempotency_key=event.idempotency_key,
+        key=_key("key", event.key),
+        idempotency_key=_key("idempotency_key", event.idempotency_key),
         headers=_headers(event.headers),
         due_at=_due_at(event),
         delay_seconds=_delay_seconds(event.delay),
@@ -60,7 +57,7 @@ def draft_event(event: Event) -> Draft:
     )
 
 
-def _check_type(type_: object) -> None:
+def _type(type_: object) -> str:
     if not isinstance(type_, str) or _TYPE.fullmatch(type_) is None:
         raise InvalidEvent(
             f"type: {_shown(type_)} is not dotted words;"
@@ -68,16 +65,18 @@ def _check_type(type_: object) -> None:
         )
     if len(type_) > _MAX_TYPE_CHARACTERS:
         raise InvalidEvent(f"type: {len(type_)} characters are too many; use at most {_MAX_TYPE_CHARACTERS}")
+    return _plain(type_)
 
 
-def _check_key(name: str, key: object) -> None:
+def _key(name: str, key: object) -> str | None:
     if key is None:
-        return
+        return None
     if not isinstance(key, str):
         raise InvalidEvent(f"{name}: is {type(key).__name__}, not str; pass str(value)")
     if not 1 <= len(key) <= _MAX_KEY_CHARACTERS:
         raise InvalidEvent(f"{name}: {len(key)} characters; use 1 to {_MAX_KEY_CHARACTERS}, or None")
     check_text(name, key)
+    return _plain(key)
 
 
 def _destination(destination: object) -> str | None:
@@ -86,7 +85,7 @@ def _destination(destination: object) -> str | None:
     if not isinstance(destination, str):
         raise InvalidEvent(f"destination: is {type(destination).__name__}, not the name of a destination")
     check_text("destination", destination)
-    return destination
+    return _plain(destination)
 
 
 def _headers(headers: Mapping[str, str]) -> str:
@@ -117,6 +116,11 @@ def _delay_seconds(delay: object) -> float | None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _MAX_DELAY_SECONDS:
         raise InvalidEvent(f"delay: {delay!r} is not a timedelta, or seconds, from 0 to ten years")
     return float(seconds)
+
+
+def _plain(text: str) -> str:
+    """Return the text itself: an enum that is a str writes its name when it is formatted."""
+    return str.__str__(text)
 
 
 def _shown(value: object) -> str:

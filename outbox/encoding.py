@@ -168,7 +168,9 @@ def _remedy(value: Any) -> str:
             return "pass str, int, float, Decimal, bool, None, list or dict"
 
 
-def _checked_text(text: str, name: str) -> str:
+def _checked_text(text: object, name: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidEvent(f"{name}: JsonText holds {type(text).__name__}, not str; decode it")
     check_text(name, text)
     if _UNSTORABLE_ESCAPE.search(text):
         try:

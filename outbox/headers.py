@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from outbox.errors import InvalidEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["check_headers", "header_fault"]
 
@@ -36,6 +34,8 @@ def check_headers(headers: Mapping[str, str]) -> None:
     Raises:
         InvalidEvent: one of them cannot be sent; names the header, never its value.
     """
+    if not isinstance(headers, Mapping):
+        raise InvalidEvent(f"headers: is {type(headers).__name__}, not a dict of str; pass {{}} for none")
     if len(headers.keys() - TRACE_HEADERS) > MAX_HEADERS:
         raise InvalidEvent(f"headers: more than {MAX_HEADERS} were given; move data into the payload")
     for name, value in headers.items():

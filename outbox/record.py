@@ -116,6 +116,10 @@ async def arecord_events(conn: Any, events: Iterable[Event], *, allow_autocommit
 def _drafts(events: Iterable[Event]) -> list[Draft]:
     drafts: list[Draft] = []
     for event in events:
+        if not isinstance(event, Event):
+            raise InvalidEvent(
+                f"events[{len(drafts)}] is {type(event).__name__}, not an outbox.Event; pass Event(type, …)"
+            )
         try:
             drafts.append(draft_event(event))
         except InvalidEvent as error:

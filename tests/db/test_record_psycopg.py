@@ -251,6 +251,13 @@ def test_what_is_no_connection_is_refused_without_showing_it(thing):
     assert "SECRET" not in str(refused.value)
 
 
+@pytest.mark.parametrize("events", [[{"type": "a"}], "order.paid", {"type": "a"}, [("a", {})], [Event("a"), None]])
+def test_what_is_no_event_is_refused_with_its_position_before_anything_is_sent(admin, connection, events):
+    with pytest.raises(InvalidEvent, match=r"events\[[01]\] is \w+, not an outbox\.Event"):
+        outbox.record_events(connection, events)
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
 def test_a_generator_of_events_is_fine(admin, connection):
     ids = outbox.record_events(connection, (Event(f"e{number}") for number in range(3)))
     connection.commit()

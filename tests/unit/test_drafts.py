@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
 import json
 
 import pytest
@@ -107,3 +108,20 @@ def test_placeholders_follow_the_style_of_the_driver():
     statement = record_one(draft_event(Event("a")))
     assert statement.with_percents.count("%s") == 7
     assert all(f"${number}::text" in statement.with_dollars for number in range(1, 8))
+
+
+class Topic(str, enum.Enum):  # noqa: UP042 - as older code has them: formatted, they write their name
+    PAID = "order.paid"
+
+
+def test_an_enum_that_is_a_str_is_its_value_alone_and_in_a_batch():
+    draft = draft_event(Event(Topic.PAID, key=Topic.PAID, idempotency_key=Topic.PAID, destination=Topic.PAID))
+    assert {type(text) for text in (draft.type, draft.key, draft.idempotency_key, draft.destination)} == {str}
+    [entry] = json.loads(record_many([draft]).parameters[0])
+    assert (entry["type"], entry["key"]) == ("order.paid", "order.paid")
+
+
+@pytest.mark.parametrize("headers", [None, ["x-a"], [("x-a", "b")], "x-a: b"])
+def test_headers_that_are_no_mapping_are_refused(headers):
+    with pytest.raises(InvalidEvent, match=r"headers: is (NoneType|list|str), not a dict"):
+        draft_event(Event("a", headers=headers))

@@ -169,3 +169,8 @@ def test_refusals_never_show_a_value():
     with pytest.raises(InvalidEvent) as refused:
         encode_payload({"card": ["SECRET-1", b"SECRET-2", {"pin": "SECRET-3\0"}]})
     assert "SECRET" not in str(refused.value)
+
+
+def test_json_text_of_bytes_is_refused():
+    with pytest.raises(InvalidEvent, match="payload: JsonText holds bytes, not str"):
+        encode_payload(JsonText(b"{}"))
