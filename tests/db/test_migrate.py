@@ -165,6 +165,7 @@ def test_an_unreachable_database_is_exit_code_3_in_one_line():
     assert time.monotonic() - begun < 60
 
 
+KNOWN = required_version()
 OLDER = "delete from outbox.migrations where version = (select max(version) from outbox.migrations)"
 NEWER = "insert into outbox.migrations (version, name, checksum, is_breaking) values (9999, 'next', 'x', {})"
 
@@ -172,11 +173,10 @@ NEWER = "insert into outbox.migrations (version, name, checksum, is_breaking) va
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (OLDER, f"the schema is at version {required_version() - 1}, this code needs {required_version()};"),
+        (OLDER, f"the schema is at version {KNOWN - 1}, this code needs {KNOWN};"),
         (
             NEWER.format(True),
-            "the schema is at version 9999 and version 9999 is breaking for this code"
-            f" (it knows {required_version()});",
+            f"the schema is at version 9999 and version 9999 is breaking for this code (it knows {KNOWN});",
         ),
     ],
     ids=["older", "newer and breaking"],
@@ -202,5 +202,5 @@ def test_a_newer_schema_that_is_not_breaking_is_worked_with_but_not_migrated(dat
         relay.started()
         assert relay.stop() == 0
     done = outbox("migrate", dsn=database.dsn)
-    says = f"the schema is at version 9999, this code knows {required_version()}; upgrade outbox-relay to migrate"
+    says = f"the schema is at version 9999, this code knows {KNOWN}; upgrade outbox-relay to migrate"
     assert (done.code, done.stderr) == (4, f"outbox: {says}\n")

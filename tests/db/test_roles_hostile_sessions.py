@@ -57,8 +57,11 @@ RECORD_EVERYTHING = """
 select outbox.record_event('order.paid', '{"a": 1}', 'k', 'i', '{"x-a": "b"}', now(), 'shop');
 select outbox.record_event('order.paid', '{"a": 1}'::jsonb, 'k', 'i', '{"x-a": "b"}'::jsonb, now(), 'shop');
 select outbox.record_event('order.paid', '{"a": 1}'::json);
+select outbox.record_event('order.paid', '{"a": 1}', headers => '{"x-a": "b"}'::jsonb);
+select outbox.record_event('order.paid', headers => '{"x-a": "b"}');
 select outbox.record_events('[{"type": "order.paid", "key": "k", "idempotency_key": "j"}]'::jsonb);
 select outbox.record_events('[{"type": "order.paid", "due_at": "2126-12-01T00:00:00Z"}]'::text);
+select outbox.record_events('[{"type": "order.paid"}]'::json);
 """
 
 
@@ -79,7 +82,7 @@ def test_shadowing_functions_and_operators_are_never_called(server, empty_databa
         app.execute(RECORD_EVERYTHING)
         assert admin.execute("select distinct what from mallory.seen where who <> session_user").fetchall() == []
         assert admin.execute("select distinct what from mallory.seen").fetchall() == []
-        assert count(admin, "deliveries") == 4
+        assert count(admin, "deliveries") == 7
 
 
 def test_temporary_objects_never_stand_in_for_the_tables(admin, login):
@@ -100,7 +103,7 @@ def test_temporary_objects_never_stand_in_for_the_tables(admin, login):
         "set search_path = pg_temp, pg_catalog"
     )
     app.execute(RECORD_EVERYTHING.replace("::jsonb", "::pg_catalog.jsonb").replace("::text", "::pg_catalog.text"))
-    assert count(admin, "deliveries") == 4
+    assert count(admin, "deliveries") == 7
     for name in ("events", "deliveries", "destinations", "idempotency_keys"):
         rows = app.execute(sql.SQL("select from pg_temp.{}").format(sql.Identifier(name)))
         assert rows.rowcount == 0
