@@ -58,6 +58,7 @@ class HttpxEngine:
             await self._pools.popitem()[1].connections.aclose()
 
     async def _send(self, request: Request, exchange: Exchange) -> Answer | Failure:
+        _check_literal(request.route)
         if request.is_fresh:
             async with self._open_pool(request.route) as connections:
                 return await _converse(connections, request, exchange)
@@ -112,6 +113,12 @@ class _Pool:
         self.connections = connections
         self.in_flight = 0
         self.used_at = time.monotonic()
+
+
+def _check_literal(route: Route) -> None:
+    """Refuse an address in the URL here, where a proxy dials it: names it looks up itself, and must refuse."""
+    if route.proxy is not None and route.url.is_literal:
+        route.guard.check(route.url.host, [route.url.host.strip("[]")])
 
 
 async def _converse(
@@ -180,7 +187,9 @@ def _cause(error: Exception) -> Exception:
             return TimeoutError()
         case httpcore2.LocalProtocolError():
             return ValueError()
-        case httpcore2.NetworkError() | httpcore2.ProtocolError() | httpcore2.ProxyError():
+        case httpcore2.ProxyError():
+            return ConnectionError(f"the proxy answered {plain(error)}")
+        case httpcore2.NetworkError() | httpcore2.ProtocolError():
             return ConnectionError(plain(found))
         case _:
             return error
@@ -207,7 +216,8 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
             if exchange.request.route.proxy is None:
                 exchange.request.route.guard.check(host, addresses)
             exchange.phase = Phase.CONNECT
-            return _Stream(await self._dial(addresses, port, local_address, socket_options))
+            stream = await self._dial(addresses, port, local_address, socket_options)
+            return _Stream(stream, _layers_before_receiver(exchange.request.route))
 
     async def _dial(self, addresses: tuple[str, ...], port: int, *rest: Any) -> httpcore2.AsyncNetworkStream:
         for address in addresses[:-1]:
@@ -218,21 +228,35 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         return await self._dialler.connect_tcp(addresses[-1], port, None, *rest)
 
 
-class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection that tells the exchange using it when the request goes out and the first byte comes."""
+def _layers_before_receiver(route: Route) -> int:
+    """Return how many TLS sessions must begin before it is the receiver that answers: a tunnel is asked for first."""
+    if route.proxy is None or route.url.scheme != "https":
+        return 0
+    return 2 if route.proxy.scheme == "https" else 1
 
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection that tells the exchange using it when the request goes out and the first byte comes.
+
+    While `layers` of TLS are still to come, it talks to a proxy: whose "200" is no answer to the request.
+    """
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, layers: int) -> None:
         self._stream = stream
+        self._layers = layers
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - their signature
+        exchange = current_exchange.get()
+        if self._layers:
+            return await self._stream.read(max_bytes, exchange.request.route.connect_seconds)
         data = await self._stream.read(max_bytes, timeout)
         if data:
-            current_exchange.get().received(data)
+            exchange.received(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - their signature
         exchange = current_exchange.get()
-        if exchange.phase in {Phase.RESOLVE, Phase.CONNECT}:
+        if not self._layers and exchange.phase in {Phase.RESOLVE, Phase.CONNECT}:
             self._welcome(exchange)
         await self._stream.write(buffer, timeout)
 
@@ -245,7 +269,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore2's signature
     ) -> httpcore2.AsyncNetworkStream:
-        return _Stream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return _Stream(stream, max(self._layers - 1, 0))
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
