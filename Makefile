@@ -7,7 +7,7 @@ PROOF := $(VENV)/.proof-installed
 PYTEST_ARGS ?=
 MATRIX_ARGS ?=
 
-.PHONY: demo test check format bench chaos matrix clean
+.PHONY: demo test check format bench chaos coverage matrix clean
 
 demo: $(STAMP)
 	@$(BIN)/outbox demo
@@ -31,6 +31,13 @@ bench: $(STAMP)
 
 chaos: $(STAMP)
 	@$(BIN)/python -m pytest -n 0 tests/chaos $(PYTEST_ARGS)
+
+# Processes that a test kills leave no data, so the figure is a little lower than the truth.
+coverage: $(PROOF)
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --timeout 600 $(PYTEST_ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 matrix: $(PROOF)
 	@$(BIN)/python -m tests.matrix $(MATRIX_ARGS)
