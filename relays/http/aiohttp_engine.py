@@ -135,6 +135,8 @@ async def _read_answer(protocol: _Protocol, exchange: Exchange) -> bool:
 
 
 def _outcome(exchange: Exchange, error: Exception) -> Answer | Failure:
+    if exchange.is_flooded:
+        return exchange.unreadable("the answer has no end")
     if isinstance(error, HttpProcessingError):
         return exchange.unreadable(f"the answer is no HTTP/1.1: {plain(error)}")
     return exchange.broke(_cause(error))
@@ -186,6 +188,9 @@ class _Protocol(ResponseHandler):
     def data_received(self, data: bytes) -> None:
         if self.exchange is not None and data:
             self.exchange.received(data)
+            if self.exchange.is_flooded:
+                cast("asyncio.Transport", self.transport).abort()
+                return
         super().data_received(data)
 
 

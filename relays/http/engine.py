@@ -15,13 +15,27 @@ if TYPE_CHECKING:
 
     from relays.http.url import Url
 
-__all__ = ["KEEP_BYTES", "READ_BYTES", "Answer", "Engine", "Failure", "Phase", "Request", "Route", "Timings"]
+__all__ = [
+    "KEEP_BYTES",
+    "READ_BYTES",
+    "WIRE_BYTES",
+    "Answer",
+    "Engine",
+    "Failure",
+    "Phase",
+    "Request",
+    "Route",
+    "Timings",
+]
 
 READ_BYTES = 16 * 1024
 """More of an answer's body is not read; the connection is closed instead."""
 
 KEEP_BYTES = 4 * 1024
 """More of an answer's body is not kept."""
+
+WIRE_BYTES = 1024 * 1024
+"""An answer that takes more on the wire is given up: parsing a flood for 20 s would take a core from all others."""
 
 BODY_SECONDS = 5.0
 """An answer's body is waited for this long: the status has decided already."""

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from relays.http.addresses import AddressRefused
-from relays.http.engine import KEEP_BYTES, READ_BYTES, Answer, Failure, Phase, Timings
+from relays.http.engine import KEEP_BYTES, READ_BYTES, WIRE_BYTES, Answer, Failure, Phase, Timings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ class Exchange:
         "_connected_at",
         "_head",
         "_length",
+        "_received",
         "headers",
         "is_reused",
         "peer",
@@ -54,6 +55,7 @@ class Exchange:
         self._body: list[bytes] = []
         self._length = 0
         self._head = b""
+        self._received = 0
         self.started_at = time.monotonic()
         self._connected_at: float | None = None
         self._answered_at: float | None = None
@@ -68,6 +70,7 @@ class Exchange:
 
     def received(self, data: bytes) -> None:
         """Note bytes of the answer as they come from the wire; the first few are kept."""
+        self._received += len(data)
         if self._answered_at is None:
             self._answered_at = time.monotonic()
         if len(self._head) < _HEAD_BYTES:
@@ -77,6 +80,11 @@ class Exchange:
     def has_answered(self) -> bool:
         """Whether any byte of an answer came since the request began."""
         return self._answered_at is not None
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether more came than any answer that is read may have: interim answers or empty lines without an end."""
+        return self._received > WIRE_BYTES
 
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """Note the status and the headers."""

@@ -252,6 +252,8 @@ class _Stream(httpcore2.AsyncNetworkStream):
         data = await self._stream.read(max_bytes, timeout)
         if data:
             exchange.received(data)
+        if exchange.is_flooded and not exchange.request.route.http2:  # over HTTP/2 others' answers come here, too
+            raise httpcore2.RemoteProtocolError("it has no end")
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - their signature

@@ -315,6 +315,39 @@ def test_w06_status_decides_when_headers_are_too_large_or_broken(engine, head, c
     assert answer.status == code
 
 
+def flooding(once: bytes, again: bytes):
+    """Send `once`, and `again` at full speed until the client hangs up."""
+
+    async def play(turn):
+        await turn.send(once)
+        while True:
+            await turn.send(again * 1000)
+
+    return play
+
+
+FLOODS = {
+    "interim answers": (b"", b"HTTP/1.1 102 Processing\r\n\r\n", None),
+    "large interim answers": (b"", b"HTTP/1.1 103 Early Hints\r\nlink: " + b"x" * 4000 + b"\r\n\r\n", None),
+    "empty lines": (b"", b"\r\n", None),
+    "chunk extension": (b"HTTP/1.1 500 X\r\ntransfer-encoding: chunked\r\n\r\n1;", b"x", 500),
+    "trailers": (b"HTTP/1.1 500 X\r\ntransfer-encoding: chunked\r\n\r\n0\r\n", b"x: y\r\n", 500),
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+def test_w06_flood_without_an_end_is_given_up_long_before_the_deadline(engine, what):
+    """What is only skipped costs as much as what is kept: 20 s of it would take a core from all other receivers."""
+    once, again, code = FLOODS[what]
+    outcome = exchange(engine, flooding(once, again), seconds=120)
+    if code is None:
+        assert isinstance(outcome, Failure)
+        assert (outcome.reason, outcome.certainty) == ("bad_response", Certainty.AMBIGUOUS)
+    else:
+        assert isinstance(outcome, Answer)
+        assert outcome.status == code
+
+
 def test_w06_twenty_exploding_answers_at_once_cost_less_than_50_mb(engine):
     """20 endless bodies, 1 MB headers and bombs at once; the receiver's own share is counted, too."""
     scripts = [*LARGE.values(), raw(OK + b"x: " + b"x" * 2**20 + b"\r\n\r\n")]
