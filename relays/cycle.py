@@ -20,6 +20,7 @@ from outbox.errors import DatabaseUnreachable
 from relays.claims import Ask, Claimed, Claims
 from relays.discovery import Discovery
 from relays.sweeps import Sweeps
+from relays.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -132,6 +133,13 @@ class Cycle:
 
     async def run(self) -> None:
         """Go round until stopped; the database may go away and come back meanwhile."""
+        try:
+            await self._go_round()
+        finally:
+            if self._sweeping is not None:
+                await ended(self._sweeping)
+
+    async def _go_round(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while not self._is_stopping:
             self.round_at = time.monotonic()

@@ -112,6 +112,11 @@ class Holds:
         ends = time.monotonic() + (hold.seconds or 0.0)
         return is_new_state or ends > target.held_until + SAME_SECONDS
 
+    async def written(self) -> None:
+        """Come back when what was decided is stored."""
+        if self._writing:
+            await asyncio.wait(self._writing)
+
     def _start(self, writing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(writing)
         self._writing.add(task)

@@ -11,6 +11,9 @@ from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
+from outbox.errors import DatabaseUnreachable
 from relays import __version__
 from relays.clock import ServerClock
 from relays.context import RelayContext
@@ -26,11 +29,10 @@ from relays.sessions import Session
 from relays.settings import LEASE_FLOOR_SECONDS
 from relays.settlements import Settlements
 from relays.slots import Slots
+from relays.tasks import ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import psycopg
 
     from relays.deliveries import Delivery
     from relays.observer import Observer
@@ -175,7 +177,7 @@ class Relay:
         self._cycle = self._assemble()
         janitor = Janitor(self._settings.dsn, self.relay_id)
         for work in (self._doorbell.keep(), self._settlements.run(), janitor.run()):
-            stack.callback(asyncio.create_task(work).cancel)
+            stack.push_async_callback(ended, asyncio.create_task(work))
         self._say_started()
 
     def _assemble(self) -> Cycle:
@@ -248,9 +250,11 @@ class Relay:
         self.given_back = await self._slots.stop()
         for target, delivery, was_started in self.given_back:
             self._settlements.give_back(target, [delivery], was_started=was_started)
-        with suppress(TimeoutError):
+        # a database that is away keeps nobody from stopping; OSError: also the time-out
+        with suppress(psycopg.Error, DatabaseUnreachable, OSError):
             async with asyncio.timeout(self._settle_seconds()):
                 await self._settlements.drain()
+                await self._holds.written()
                 self._state = "stopped"
                 await self._settling.execute("beat", self._heartbeat())
         self._say_given_back()

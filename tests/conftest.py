@@ -7,6 +7,7 @@ cloned from a template that is migrated once per run. A skipped database test fa
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from tests.examples import load_profile
 from tests.servers import Database, start_server
 
 load_profile()
+
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would every process they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):

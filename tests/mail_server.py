@@ -71,7 +71,7 @@ class MailServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_) -> None:
@@ -108,7 +108,7 @@ class MailServer:
             done.set()
 
         self._loop.call_soon_threadsafe(end)
-        assert done.wait(10)
+        assert done.wait(60)
 
     def fault(self, step: str, argument: str):
         """Return the fault to play now, or None."""

@@ -50,7 +50,7 @@ def pgbouncer(dsn: str, *, pool_size: int = 3):
             yield through
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def _wait(dsn: str) -> None:

@@ -81,7 +81,7 @@ class Receiver:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_) -> None:
@@ -110,7 +110,7 @@ class Receiver:
             done.set()
 
         self._loop.call_soon_threadsafe(close)
-        assert done.wait(10)
+        assert done.wait(60)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -187,7 +187,7 @@ def test_watching_redraws_until_interrupted(database, connection):
         record(connection)
         wait_until(lambda: shows(b"1 waiting"), "the second picture")
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(20) == 0, watching.stderr.read()
+        assert watching.wait(60) == 0, watching.stderr.read()
     finally:
         watching.kill()
         os.close(primary)
