@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 import time
@@ -180,5 +181,9 @@ def _tls_detail(error: ssl.SSLError) -> str:
 
 def plain(error: BaseException) -> str:
     """Return the cause of `error` in one line, never empty."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        # asyncio writes the address and "connect call failed" into the text; a resolver's codes are negative
+        is_system = not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0
+        text = os.strerror(error.errno) if is_system and error.errno is not None else error.strerror
     return " ".join(text.split()).lower() or type(error).__name__

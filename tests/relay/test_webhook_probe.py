@@ -9,6 +9,7 @@ from outbox.webhooks import verify
 from relays.http.resolver import Resolver
 from relays.sinks.webhook import WebhookSink
 from tests.certificates import Authority
+from tests.http_proxy import HttpProxy
 from tests.receivers import Receiver, hanging, status
 from tests.webhook_deliveries import SECRET, destination
 
@@ -65,7 +66,8 @@ def test_probe_stops_at_the_step_that_fails(changes, names, failed):
 def test_probe_tells_a_refused_connection_a_bad_certificate_and_a_bad_answer_apart(tmp_path):
     with Receiver() as receiver:
         closed = receiver.url()
-    assert probe(destination(closed)).steps[-1].name == "connect"
+    refused = probe(destination(closed)).steps[-1]
+    assert (refused.name, refused.detail) == ("connect", "connection refused")
     with Receiver(tls=Authority(tmp_path).server_context("127.0.0.1")) as receiver:
         report = probe(destination(receiver.url()))
         assert report.steps[-1].name == "tls"
@@ -75,6 +77,28 @@ def test_probe_tells_a_refused_connection_a_bad_certificate_and_a_bad_answer_apa
         assert report.steps[-1].name == "event"
         assert "http_401: 127.0.0.1" in report.steps[-1].detail
         assert report.curl is not None
+
+
+def test_probe_dials_the_addresses_in_turn_as_an_engine_does():
+    with Receiver(status(200), host="127.0.0.2") as receiver:
+        to = destination(receiver.url(host="hooks.test"))
+        report = probe(to, Resolver(lambda _host: ("127.0.0.1", "127.0.0.2")))
+    assert report.is_ok
+    assert report.steps[3].detail == f"127.0.0.2 port {receiver.port}; 127.0.0.1: connection refused"
+    assert f"--resolve hooks.test:{receiver.port}:127.0.0.2" in report.curl
+
+
+def test_probe_says_what_is_signed_and_which_proxy_is_between():
+    with Receiver(status(200)) as receiver, HttpProxy() as proxy:
+        unsigned = destination(receiver.url())
+        del unsigned.settings["secret"]
+        assert "not signed: set secret" in probe(unsigned).steps[0].detail
+        assert "signed with 1 secret" in probe(destination(receiver.url())).steps[0].detail
+        report = probe(destination(receiver.url(host="hooks.test"), engine="httpx", proxy=proxy.url()))
+        assert report.is_ok
+        assert list(steps(report)) == ["settings", "event"]
+        assert f"through the proxy {proxy.url()}" in report.steps[0].detail
+        assert proxy.asked == [f"POST {receiver.url(host='hooks.test')}"]
 
 
 def test_probe_ends_within_the_policys_timeout():

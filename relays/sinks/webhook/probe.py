@@ -92,7 +92,10 @@ class Probe:
     async def _settings(self) -> tuple[str, Endpoint]:
         endpoint = resolve_endpoint(parse_settings(self._destination.settings))
         signing = len(endpoint.keys_at(datetime.now(UTC).timestamp()))
-        return f"{endpoint.url.shown}, body {endpoint.body}, {signing} signing secrets", endpoint
+        signed = f"signed with {signing} secret{'s' if signing > 1 else ''}" if signing else "not signed: set secret"
+        proxy = endpoint.route.proxy
+        through = "" if proxy is None else f", through the proxy {proxy.shown}, which looks the name up"
+        return f"{endpoint.url.shown}, body {endpoint.body}, {signed}{through}", endpoint
 
     async def _reach(self, endpoint: Endpoint) -> str | None:
         """Go from the name to a connection; return the address, None when a proxy does all this."""
@@ -100,13 +103,13 @@ class Probe:
             return None
         addresses = await self._step("resolve", self._resolve(endpoint))
         await self._step("guard", self._guard(endpoint, addresses))
-        writer = await self._step("connect", self._connect(endpoint, addresses))
+        address, writer = await self._step("connect", self._connect(endpoint, addresses))
         try:
             if endpoint.url.scheme == "https":
                 await self._step("tls", self._tls(endpoint, writer))
         finally:
             writer.transport.abort()
-        return str(addresses[0])
+        return str(address)
 
     async def _resolve(self, endpoint: Endpoint) -> tuple[str, tuple[str, ...]]:
         addresses = await self._resolver.resolve(endpoint.url.host.strip("[]"))
@@ -116,9 +119,24 @@ class Probe:
         endpoint.route.guard.check(endpoint.url.host, addresses)
         return "public, or allowed by allow_networks", None
 
-    async def _connect(self, endpoint: Endpoint, addresses: tuple[str, ...]) -> tuple[str, asyncio.StreamWriter]:
-        _, writer = await asyncio.open_connection(addresses[0], endpoint.url.port)
-        return f"{addresses[0]} port {endpoint.url.port}", writer
+    async def _connect(
+        self, endpoint: Endpoint, addresses: tuple[str, ...]
+    ) -> tuple[str, tuple[str, asyncio.StreamWriter]]:
+        """Dial the addresses in turn, as an engine does; say which ones did not answer."""
+        failed = ""
+        for address in addresses[:-1]:
+            try:
+                return await self._dial(endpoint, address, failed)
+            except OSError as error:
+                failed += f"; {address}: {plain(error)}"
+        return await self._dial(endpoint, addresses[-1], failed)
+
+    async def _dial(
+        self, endpoint: Endpoint, address: str, failed: str
+    ) -> tuple[str, tuple[str, asyncio.StreamWriter]]:
+        async with asyncio.timeout(endpoint.route.connect_seconds):
+            _, writer = await asyncio.open_connection(address, endpoint.url.port)
+        return f"{address} port {endpoint.url.port}{failed}", (address, writer)
 
     async def _tls(self, endpoint: Endpoint, writer: asyncio.StreamWriter) -> tuple[str, None]:
         context = endpoint.route.tls or ssl.create_default_context()
