@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import drain, memory, neighbours, observed, timing, webhook
-from tests.benchmarks.contestants import everybody
+from tests.benchmarks.contestants import BY_NAME, everybody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=600, help="length of the pinned run")
     parser.add_argument("--due", type=int, default=1_000_000, help="rows of the backlog; history is five times that")
     parser.add_argument("--only", type=lambda names: names.split(","), help="names, separated by commas; default: all")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    for name in arguments.only or ():
+        if name not in BY_NAME:
+            parser.error(f"--only {name}: not known; known are {', '.join(BY_NAME)}")
+    return arguments
 
 
 def _measures(of: argparse.Namespace) -> dict[str, tuple[str, list[str], Callable[[], list[list[str]]]]]:

@@ -23,6 +23,7 @@ class Contestant:
     packages: tuple[str, ...]
     script: str
     is_done: str
+    keys: int = 0
 
     @property
     def is_node(self) -> bool:
@@ -50,6 +51,7 @@ class Contestant:
             "BENCH_URI": f"postgresql://postgres@/{database}?host={server}",
             "BENCH_HOST": str(server),
             "BENCH_DATABASE": database,
+            "BENCH_KEYS": str(self.keys),
             "BENCH_NODE_MODULES": str(home / self.name / "node_modules"),
         }
 
@@ -65,6 +67,14 @@ BY_NAME = {
             (),
             "outbox_relay_peer.py",
             "select not exists (select from outbox.deliveries)",
+        ),
+        Contestant(
+            f"{OURS} keyed",
+            "the same, events of 1,000 keys in order",
+            (),
+            "outbox_relay_peer.py",
+            "select not exists (select from outbox.deliveries)",
+            keys=1000,
         ),
         Contestant(
             "pgqueuer",

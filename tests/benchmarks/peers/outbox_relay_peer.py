@@ -16,6 +16,7 @@ from outbox.migrate import migrate
 
 DESTINATION = "insert into outbox.destinations (name, sink, event_types) values ('bench', 'handler', '{bench}')"
 CONCURRENCY = os.environ.get("BENCH_CONCURRENCY", "1000")  # noqa: TID251 - set by the benchmark that starts this script
+KEYS = int(os.environ.get("BENCH_KEYS", "0"))  # noqa: TID251 - see above
 WORK = [
     "-m",
     "relays",
@@ -59,8 +60,14 @@ async def setup():
 async def preload(count):
     with psycopg.connect(URI) as connection:
         for numbers in chunks(count):
-            outbox.record_events(connection, [outbox.Event("bench", payload(number)) for number in numbers])
+            outbox.record_events(
+                connection, [outbox.Event("bench", payload(number), key=key(number)) for number in numbers]
+            )
             connection.commit()
+
+
+def key(number):
+    return f"k{number % KEYS}" if KEYS else None
 
 
 @asynccontextmanager
@@ -70,7 +77,7 @@ async def writer():
         async def commit_one(number):
             async with connection.transaction():
                 await connection.execute(ORDER)
-                await outbox.arecord_event(connection, "bench", payload(number))
+                await outbox.arecord_event(connection, "bench", payload(number), key=key(number))
 
         yield commit_one
 
