@@ -66,12 +66,12 @@ def test_c17_a_slow_destination_does_not_hold_up_the_others(database, add_webhoo
 
 
 def test_c19_no_transaction_is_open_while_a_receiver_is_slow(database, add_webhook):
-    with Receiver(delayed(1.0, status(200))) as receiver, database.connect() as connection:
-        add_webhook(receiver, max_in_flight=20)
+    with Receiver(delayed(4.0, status(200))) as receiver, database.connect() as connection:
+        add_webhook(receiver, max_in_flight=40)
         for _ in range(40):
             record(connection)
-        connection.execute(f"alter database {database.name} set idle_in_transaction_session_timeout = '1s'")
-        connection.execute(f"alter database {database.name} set statement_timeout = '5s'")
+        connection.execute(f"alter database {database.name} set idle_in_transaction_session_timeout = '3s'")
+        connection.execute(f"alter database {database.name} set statement_timeout = '30s'")
         oldest, done = [0.0], threading.Event()
 
         def watch():
@@ -92,7 +92,7 @@ def test_c19_no_transaction_is_open_while_a_receiver_is_slow(database, add_webho
             relay.stop()
         done.set()
         watcher.join()
-        assert oldest[0] < 0.5
+        assert oldest[0] < 2, "an attempt took 4 s"
 
 
 def test_c07_claims_settles_renewals_and_repairs_never_deadlock(database, add_webhook):
