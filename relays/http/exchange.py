@@ -24,6 +24,9 @@ current_exchange: ContextVar[Exchange] = ContextVar("current_exchange")
 
 _HEAD_BYTES = 32
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (?P<status>101|[2-9][0-9][0-9])[ \r\n]")
+_UNSAID = {"ConnectionResetError": "closed by the other side", "EndOfStream": "closed by the other side"}
+"""What libraries raise without a word."""
+
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -186,4 +189,4 @@ def plain(error: BaseException) -> str:
         # asyncio writes the address and "connect call failed" into the text; a resolver's codes are negative
         is_system = not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0
         text = os.strerror(error.errno) if is_system and error.errno is not None else error.strerror
-    return " ".join(text.split()).lower() or type(error).__name__
+    return " ".join(text.split()).lower() or _UNSAID.get(type(error).__name__, type(error).__name__)

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -126,3 +127,40 @@ def test_lookup_gives_each_address_once():
     addresses = lookup("localhost")
     assert "127.0.0.1" in addresses
     assert len(addresses) == len(set(addresses))
+
+
+def test_name_without_an_address_is_an_os_error():
+    with pytest.raises(OSError, match="has no address"):
+        asyncio.run(Resolver(lambda _host: ()).resolve("empty.test"))
+
+
+def test_names_that_were_slow_leave_threads_to_the_others(monkeypatch):
+    monkeypatch.setattr("relays.http.resolver.RESOLVE_SECONDS", 0.05)
+    monkeypatch.setattr("relays.http.resolver.MOST_THREADS", 2)
+    monkeypatch.setattr("relays.http.resolver.MOST_THREADS_OF_SLOW_NAMES", 1)
+    may_answer, hanging = threading.Event(), threading.Event()
+
+    def ask(host):
+        if host == "good.test":
+            return ("192.0.2.1",)
+        if hanging.is_set():
+            may_answer.wait(60)
+        else:
+            time.sleep(0.1)
+        raise OSError("no name server answers")
+
+    async def run():
+        resolver = Resolver(ask)
+        dead = [f"dead-{number}.test" for number in range(8)]
+        await asyncio.gather(*(resolver.resolve(host) for host in dead), return_exceptions=True)
+        if resolver._asking:
+            await asyncio.wait(resolver._asking.values())
+        hanging.set()
+        await asyncio.gather(*(resolver.resolve(host) for host in dead), return_exceptions=True)
+        monkeypatch.setattr("relays.http.resolver.RESOLVE_SECONDS", 60)
+        try:
+            return await resolver.resolve("good.test")
+        finally:
+            may_answer.set()
+
+    assert asyncio.run(run()) == ("192.0.2.1",)
