@@ -67,7 +67,7 @@ def test_c17_a_slow_destination_does_not_hold_up_the_others(database, add_webhoo
 
 def test_c19_no_transaction_is_open_while_a_receiver_is_slow(database, add_webhook):
     with Receiver(delayed(4.0, status(200))) as receiver, database.connect() as connection:
-        add_webhook(receiver, max_in_flight=40)
+        add_webhook(receiver, max_in_flight=40, timeout="60s")
         for _ in range(40):
             record(connection)
         connection.execute(f"alter database {database.name} set idle_in_transaction_session_timeout = '3s'")
