@@ -8,8 +8,9 @@ from typing import Annotated
 import psycopg
 import typer
 
+from outbox.complaints import complaint
 from outbox.durations import parse_duration
-from outbox.errors import DatabaseUnreachable, OutboxError
+from outbox.errors import OutboxError
 from outbox.settings import dsn_setting
 from relays import __version__
 from relays.settings import RelaySettings
@@ -85,13 +86,9 @@ def main() -> None:
     """Run the command; errors are one line with cause and remedy, and have their own exit codes."""
     try:
         app()
-    except OutboxError as error:
-        if "--debug" in sys.argv:
+    except (OutboxError, LookupError, psycopg.Error) as error:
+        said = complaint(error)
+        if said is None or "--debug" in sys.argv:
             raise
-        typer.echo(f"outbox-relay: {error}", err=True)
-        sys.exit(error.exit_code)
-    except psycopg.OperationalError as error:
-        if "--debug" in sys.argv:
-            raise
-        typer.echo(f"outbox-relay: the database went away at start: {str(error).strip()}", err=True)
-        sys.exit(DatabaseUnreachable.exit_code)
+        typer.echo(f"outbox-relay: {said[0]}", err=True)
+        sys.exit(said[1])

@@ -8,7 +8,8 @@ import psycopg
 import typer
 
 from outbox.cli import applying, database, dead, demo, destinations, doctor, recording, replaying, status, upkeep
-from outbox.errors import DatabaseUnreachable, OutboxError
+from outbox.complaints import complaint
+from outbox.errors import OutboxError
 
 __all__ = ["app", "main"]
 
@@ -55,24 +56,9 @@ def main() -> None:
     """Run the command; errors are one line with cause and remedy, and have their own exit codes."""
     try:
         app()
-    except OutboxError as error:
-        _fail(error, str(error), error.exit_code)
-    except LookupError as error:
-        _fail(error, str(error.args[0]) if error.args else type(error).__name__, 1)
-    except psycopg.errors.InsufficientPrivilege as error:
-        _fail(error, f"{_first_line(error)}; grant the role of deploy/roles.sql that this command needs", 1)
-    except psycopg.OperationalError as error:
-        _fail(error, f"the database went away: {_first_line(error)}", DatabaseUnreachable.exit_code)
-    except psycopg.Error as error:
-        _fail(error, _first_line(error), 1)
-
-
-def _first_line(error: psycopg.Error) -> str:
-    return error.diag.message_primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _fail(error: BaseException, message: str, exit_code: int) -> None:
-    if "--debug" in sys.argv:
-        raise error
-    typer.echo(f"outbox: {message}", err=True)
-    sys.exit(exit_code)
+    except (OutboxError, LookupError, psycopg.Error) as error:
+        said = complaint(error)
+        if said is None or "--debug" in sys.argv:
+            raise
+        typer.echo(f"outbox: {said[0]}", err=True)
+        sys.exit(said[1])
