@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from outbox.webhooks import verify
@@ -160,7 +162,10 @@ def test_w12_no_secret_in_rows_and_output_of_a_relay(database, add_webhook, rela
         relayed({})
         with relay_process(database.dsn, "--log-level", "debug", "--debug") as relay:
             rows = wait_for_attempts(database, 2)
+            shown_by_ps = Path(f"/proc/{relay.process.pid}/cmdline").read_text()
             relay.stop()
         assert "SECRET" not in repr(rows)
+        assert "relays" in shown_by_ps
+        assert "SECRET" not in shown_by_ps
         assert "SECRET" not in relay.output
         assert f"127.0.0.1:{receiver.port}" in rows[0][4]
