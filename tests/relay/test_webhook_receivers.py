@@ -130,3 +130,14 @@ def test_settings_of_the_readme_are_those_the_sink_knows(readme):
         re.findall(r"`([a-z_0-9]+)`", "\n".join(line.split("|")[1] for line in table.split("\n") if "|" in line))
     )
     assert named | {"previous_secrets", "http2", "proxy"} == _SETTINGS
+
+
+def test_tests_that_the_readme_names_exist(readme, root):
+    named = set(re.findall(r"`(test_[a-z0-9_]+)`", readme))
+    written = {
+        name
+        for file in root.glob("tests/**/test_*.py")
+        for name in re.findall(r"def (test_[a-z0-9_]+)\(", file.read_text())
+    }
+    assert len(named) >= 12
+    assert named <= written
