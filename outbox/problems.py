@@ -17,6 +17,9 @@ __all__ = ["OLDEST_WAITING_SECONDS", "PIN_SECONDS", "PIN_XIDS", "Dangers", "find
 OLDEST_WAITING_SECONDS = 60.0
 """A delivery that is due for longer than this is a problem."""
 
+DYING_RELAYS = 3
+"""One that dies and is restarted is a matter of the next morning; so many within an hour are not."""
+
 PIN_SECONDS, PIN_XIDS = 600.0, 10_000_000
 """What keeps dead rows from being removed for longer, or for more transactions, is a problem."""
 
@@ -63,17 +66,27 @@ def _relays(overview: Mapping[str, Any], dangers: Dangers) -> Iterator[Problem]:
     has_work = any(totals[name] for name in ("waiting", "scheduled", "leased", "blocked"))
     if not running and has_work:
         yield "no_relay", "no relay is alive and deliveries are open", "start outbox-relay"
-    for relay in relays:
-        if relay["state"] == "lost":
-            age = format_duration(relay["heartbeat_age_seconds"])
-            message = f"relay {relay['id']} ({relay['name']}) is silent for {age} and did not say that it stopped"
-            yield "lost_relay", message, "look at its log; what it held is recovered when its leases lapse"
+    yield from _lost(relays)
     if running and all(relay["doorbell"] == "polling" for relay in running):
         message = "no relay has a doorbell: commits are found by polling"
         yield "doorbell_degraded", message, "give relays a direct DSN with --listen-dsn; see `outbox doctor`"
     if dangers.lapsed:
         message = f"lapsed leases, to be recovered: {dangers.lapsed}; the relay that held them died or stalled"
         yield "lapsed_leases", message, "a running relay recovers them within seconds; if none is alive, start one"
+
+
+def _lost(relays: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield relays that went silent and have no successor; and that they do so time and again."""
+    lost = [relay for relay in relays if relay["state"] == "lost"]
+    for relay in lost:
+        if not relay["is_replaced"]:
+            age = format_duration(relay["heartbeat_age_seconds"])
+            message = f"relay {relay['id']} ({relay['name']}) is silent for {age} and did not say that it stopped"
+            yield "lost_relay", message, "look at its log; what it held is recovered when its leases lapse"
+    replaced = sum(relay["is_replaced"] for relay in lost)
+    if replaced >= DYING_RELAYS:
+        message = f"relays that went silent within the last hour, others having taken their place: {replaced}"
+        yield "lost_relay", message, "look at their logs and exit codes: something kills them, such as a memory limit"
 
 
 def _destinations(overview: Mapping[str, Any], dangers: Dangers) -> Iterator[Problem]:
@@ -88,7 +101,7 @@ def _destination(found: Mapping[str, Any], *, is_unserved: bool, max_due_seconds
     name, state = found["name"], found["state"]
     open_count = sum(found[counted] for counted in ("waiting", "scheduled", "leased", "blocked"))
     if state in {"disabled", "tripped", "paused", "removed"} and (found["held"] or state in {"disabled", "tripped"}):
-        because = f" because {found['reason']}" if found["reason"] else ""
+        because = f" because {found['reason']}" if found["reason"] and state != "removed" else ""
         message = f"destination {name} is {state} since {found['since']}{because}; deliveries held: {found['held']}"
         yield f"destination_{state}", message, _state_remedy(state, name)
     elif open_count and is_unserved:

@@ -93,6 +93,7 @@ def _relay(row: Any) -> dict[str, Any]:
         "id": row.id,
         "name": row.name,
         "state": row.state,
+        "is_replaced": row.is_replaced,
         "version": row.version,
         "doorbell": row.doorbell,
         "heartbeat_age_seconds": round(row.heartbeat_age_seconds, 3),

@@ -40,6 +40,8 @@ INDEXES: Final = frozenset(
         "idempotency_keys_pkey",
         "outcome_counts_minute_idx",
         "relays_pkey",
+        "transitions_destination_idx",
+        "transitions_pkey",
     }
 )
 FEWEST_DEAD, FEWEST_UPDATES = 100_000, 10_000

@@ -258,12 +258,30 @@ def test_a_silent_relay_and_a_missing_doorbell_are_problems(connection):
     add_relay(connection, age="60 s")
     assert codes(connection) == ["lost_relay"]
     add_relay(connection, doorbell="polling")
+    connection.execute("update outbox.relays set started_at = now() - interval '1 day'")
     assert codes(connection) == ["lost_relay", "doorbell_degraded"]
     add_relay(connection)
+    connection.execute("update outbox.relays set started_at = now() - interval '1 day'")
     assert codes(connection) == ["lost_relay"], "one that listens is enough to be told"
     add_relay(connection, age="2 hours")
     add_relay(connection, age="60 s", state="stopped")
     assert codes(connection) == ["lost_relay"], "those said good-bye, or are long gone"
+
+
+def test_a_relay_that_died_and_was_restarted_is_no_problem_until_it_goes_on_like_that(connection):
+    add_destination(connection)
+    add_relay(connection, age="60 s")
+    add_relay(connection, age="90 s")
+    connection.execute("update outbox.relays set started_at = now() - interval '1 day'")
+    add_relay(connection)
+    assert codes(connection) == ["lost_relay"], "one has a successor, the other has none"
+    add_relay(connection)
+    assert codes(connection) == []
+    add_relay(connection, age="30 s")
+    connection.execute("update outbox.relays set started_at = now() - interval '1 minute' where id = 5")
+    add_relay(connection)
+    [problem] = overview(connection)["problems"]
+    assert problem["message"].endswith("others having taken their place: 3")
 
 
 def test_a_pinned_horizon_is_named_with_pid_and_query_age(connection, database, monkeypatch):
