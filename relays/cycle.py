@@ -158,7 +158,8 @@ class Cycle:
                 )
                 for session in self._sessions:
                     await session.reset()
-                await self.sleep(pause * (1 + random.random() / 5))  # noqa: S311 - spread of reconnects
+                if not self._is_stopping:  # a wake that was set before the error would end every pause at once
+                    await self.rest(pause * (1 + random.random() / 5))  # noqa: S311 - spread of reconnects
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _round(self) -> bool:
