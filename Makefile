@@ -7,7 +7,7 @@ PROOF := $(VENV)/.proof-installed
 PYTEST_ARGS ?=
 MATRIX_ARGS ?=
 
-.PHONY: demo test check format bench chaos coverage matrix clean
+.PHONY: demo test check format bench chaos coverage mutation sbom audit matrix clean
 
 demo: $(STAMP)
 	@$(BIN)/outbox demo
@@ -39,11 +39,34 @@ coverage: $(PROOF)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 
+mutation: $(PROOF)
+	@$(BIN)/mutmut run --max-children 2 > $(VENV)/mutation.log 2>&1 || { tail -c 2000 $(VENV)/mutation.log; exit 1; }
+	@$(BIN)/mutmut results
+
+# What a relay with every extra is made of, at the newest versions: the input of the next two.
+SHIPPED := build/shipped
+
+$(SHIPPED)/installed: $(PROOF)
+	@$(BIN)/uv --quiet venv --clear $(SHIPPED)
+	@$(BIN)/uv --quiet pip install --python $(SHIPPED)/bin/python '.[binary,ed25519,httpx,otel]'
+	@touch $@
+
+sbom: $(SHIPPED)/installed
+	@mkdir -p dist
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/outbox-relay.cdx.json $(SHIPPED)/bin/python
+	@echo "sbom: dist/outbox-relay.cdx.json"
+
+# Asks pypi.org and so needs it. --strict: what could not be looked up fails, it does not count as sound.
+audit: $(SHIPPED)/installed
+	@$(BIN)/uv --quiet pip freeze --python $(SHIPPED)/bin/python | grep -v '^outbox-relay' > $(SHIPPED)/requirements.txt
+	@$(BIN)/pip-audit --strict --disable-pip --no-deps --requirement $(SHIPPED)/requirements.txt
+
 matrix: $(PROOF)
 	@$(BIN)/python -m tests.matrix $(MATRIX_ARGS)
 
 clean:
-	@rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) dist build mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
