@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,19 +33,24 @@ class Contestant:
 
     def command(self, home: Path) -> list[str]:
         """Install it below `home` unless it is there, and return the command of its script."""
-        folder = home / self.name
         if not self.packages:
             return [sys.executable, str(PEERS / self.script)]
+        folder = self._folder(home)
         if self.is_node:
             if not (folder / "node_modules").exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 npm = shutil.which("npm") or "npm"
                 subprocess.run([npm, "install", "--silent", "--prefix", folder, *self.packages], check=True)
-            return ["node", str(PEERS / self.script)]
+            node = folder / "node_modules" / NODE.split("@", maxsplit=1)[0] / "bin" / "node"
+            return [str(node), str(PEERS / self.script)]
         if not (folder / "bin").exists():
             subprocess.run([_newest_python(), "-m", "venv", folder], check=True)
             subprocess.run([folder / "bin" / "pip", "install", "--quiet", *self.packages], check=True)
         return [str(folder / "bin" / "python"), "-W", "ignore", str(PEERS / self.script)]
+
+    def _folder(self, home: Path) -> Path:
+        """Return where it is installed: another place for other versions."""
+        return home / f"{self.name}-{zlib.crc32(' '.join(self.packages).encode()):08x}"
 
     def environment(self, home: Path, server: Path, database: str) -> dict[str, str]:
         return {
@@ -52,9 +59,12 @@ class Contestant:
             "BENCH_HOST": str(server),
             "BENCH_DATABASE": database,
             "BENCH_KEYS": str(self.keys),
-            "BENCH_NODE_MODULES": str(home / self.name / "node_modules"),
+            "BENCH_NODE_MODULES": str(self._folder(home) / "node_modules"),
         }
 
+
+NODE = f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}@24"
+"""Node.js itself, from npm: what the system has is often too old for the peers."""
 
 OURS = "outbox-relay"
 
@@ -115,14 +125,14 @@ BY_NAME = {
         Contestant(
             "graphile-worker",
             "24 jobs, local queue 500, batched completion; keeps no record of success",
-            ("graphile-worker@0.16", "pg"),
+            ("graphile-worker@0.18", "pg", NODE),
             "graphile_worker_peer.mjs",
             "select not exists (select from graphile_worker._private_jobs)",
         ),
         Contestant(
             "pg-boss",
             "batches of 500, four loops; batch handlers",
-            ("pg-boss@11", "pg"),
+            ("pg-boss@12", "pg", NODE),
             "pg_boss_peer.mjs",
             "select not exists (select from pgboss.job where state < 'completed' and name = 'bench')",
         ),
@@ -148,10 +158,10 @@ def cache_folder() -> Path:
     return folder
 
 
-def has_node() -> bool:
-    return shutil.which("node") is not None and shutil.which("npm") is not None
+def has_npm() -> bool:
+    return shutil.which("npm") is not None
 
 
 def everybody() -> list[str]:
     """Return the names of all that can be measured here, ours first."""
-    return [name for name, contestant in BY_NAME.items() if has_node() or not contestant.is_node]
+    return [name for name, contestant in BY_NAME.items() if has_npm() or not contestant.is_node]

@@ -5,6 +5,8 @@ const load = createRequire(`${process.env.BENCH_NODE_MODULES}/`);
 const worker = await import(load.resolve("graphile-worker"));
 const { default: pg } = await import(load.resolve("pg"));
 const pool = new pg.Pool({ host: process.env.BENCH_HOST, user: "postgres", database: process.env.BENCH_DATABASE, max: 24 });
+pool.on("error", (error) => console.error(error));
+pool.on("connect", (client) => client.on("error", (error) => console.error(error)));
 const logger = new worker.Logger(() => () => {});
 const [command, count, gap] = process.argv.slice(2);
 if (command === "setup") {
