@@ -67,6 +67,14 @@ def _relays(overview: Mapping[str, Any], dangers: Dangers) -> Iterator[Problem]:
     if not running and has_work:
         yield "no_relay", "no relay is alive and deliveries are open", "start outbox-relay"
     yield from _lost(relays)
+    for relay in running:
+        if relay["failing"] is not None:
+            message = f"relay {relay['id']} ({relay['name']}) is alive and does not work: {relay['failing']}"
+            yield (
+                "relay_failing",
+                message,
+                "its log has the database's own words; rights and schema: see `outbox doctor`",
+            )
     if running and all(relay["doorbell"] == "polling" for relay in running):
         message = "no relay has a doorbell: commits are found by polling"
         yield "doorbell_degraded", message, "give relays a direct DSN with --listen-dsn; see `outbox doctor`"

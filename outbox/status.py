@@ -94,6 +94,7 @@ def _relay(row: Any) -> dict[str, Any]:
         "name": row.name,
         "state": row.state,
         "is_replaced": row.is_replaced,
+        "failing": row.failing,
         "version": row.version,
         "doorbell": row.doorbell,
         "heartbeat_age_seconds": round(row.heartbeat_age_seconds, 3),

@@ -116,6 +116,12 @@ class Relay:
             return "stopping"
         if self._cycle is None:
             return "starting"
+        return self._failing_because
+
+    @property
+    def _failing_because(self) -> str | None:
+        if self._cycle is None:
+            return None
         if self._cycle.is_failing:
             return "claims fail: the database does not answer, or refuses"
         if self._settlements.is_failing:
@@ -226,7 +232,11 @@ class Relay:
 
     def _beat(self, connection: psycopg.Connection[Any]) -> None:
         """Renew the heartbeat; called from the thread that renews leases."""
-        connection.execute(query("beat"), self._heartbeat())
+        try:
+            connection.execute(query("beat"), self._heartbeat())
+        except psycopg.Error:
+            self._told_serves = ""  # not told yet: the next heartbeat says it again
+            raise
 
     def _heartbeat(self) -> dict[str, Any]:
         serves = self._serves()
@@ -236,6 +246,7 @@ class Relay:
             "in_flight": self._slots.in_flight,
             "state": self._state,
             "doorbell": "listening" if self._doorbell.is_available else "polling",
+            "failing": self._failing_because,
             "serves": serves if is_new else None,
             "relay_now": datetime.now(UTC),
         }

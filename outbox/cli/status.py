@@ -110,7 +110,7 @@ def _relays(relays: Sequence[Mapping[str, Any]]) -> RenderableType:
             (
                 relay["id"],
                 relay["name"],
-                relay["state"],
+                relay["state"] if relay["failing"] is None else "failing",
                 relay["doorbell"],
                 f"{relay['in_flight']}/{relay['concurrency']}",
                 f"{age(relay['heartbeat_age_seconds'])} ago",

@@ -5,7 +5,7 @@ with recent as (
     select r.*, r.heartbeat_at < now() - interval '15 seconds' as is_lost
     from outbox.relays r
     where r.state <> 'stopped' and r.heartbeat_at > now() - interval '1 hour')
-select r.id, r.name, r.version, r.doorbell, r.in_flight, r.concurrency, r.serves, r.clock_ahead_seconds,
+select r.id, r.name, r.version, r.doorbell, r.in_flight, r.concurrency, r.serves, r.clock_ahead_seconds, r.failing,
     case when r.is_lost then 'lost' else r.state end as state,
     r.is_lost and (
         select count(*) filter (where not o.is_lost and o.started_at > r.heartbeat_at)

@@ -11,6 +11,9 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from outbox.migrate import required_version
+from outbox.problems import Dangers, find_problems
+from outbox.rows import named_rows
 from tests.processes import relay_process
 from tests.queues import add_destination, count, record
 from tests.receivers import Receiver, status
@@ -201,5 +204,22 @@ def test_readiness_does_not_come_and_go_while_the_database_refuses(database):
 
         wait_until(has_tried_often, "six failed rounds", 60)
         assert seen == {503}
+        [problem] = wait_until(lambda: failing(connection), "its heartbeat says that it does not work")
+        assert "is alive and does not work: claims fail" in problem
         connection.execute("alter table outbox.gone rename to deliveries")
         wait_until(lambda: get(address, "/readyz")[0] == 200, "ready again")
+        wait_until(lambda: failing(connection) == [], "its heartbeat says that it works again")
+
+
+def failing(connection) -> list[str]:
+    """Return what `status` says of relays that are alive and do not work; the table it counts may be away."""
+    relays = [row._asdict() for row in named_rows(connection, "list_relays")]
+    totals = dict.fromkeys(("waiting", "scheduled", "leased", "blocked"), 0)
+    overview = {
+        "database": {"schema_version": required_version()},
+        "relays": relays,
+        "totals": totals,
+        "destinations": [],
+    }
+    found = find_problems(overview, Dangers())
+    return [problem["message"] for problem in found if problem["code"] == "relay_failing"]
