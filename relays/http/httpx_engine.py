@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpcore2
 
-from relays.http.engine import BODY_SECONDS, Phase, header_lines
+from relays.http.engine import BODY_SECONDS, WIRE_BYTES, Phase, header_lines
 from relays.http.exchange import Exchange, current_exchange, plain
 from relays.http.resolver import Resolver
 
@@ -130,6 +130,8 @@ async def _converse(
             # h11 had it in its buffer: a stray answer to an earlier request must not count as this one's.
             raise ConnectionError("the connection held an answer nobody asked for")
         exchange.answered(response.status, _headers(response.headers))
+        if isinstance(stream := response.extensions["network_stream"], _Stream):
+            stream.unanswered = 0
         return exchange.answer(is_complete=await _read(response, exchange))
     finally:
         await response.aclose()
@@ -169,7 +171,9 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _outcome(exchange: Exchange, error: Exception) -> Answer | Failure:
-    if isinstance(error, httpcore2.RemoteProtocolError) and "disconnected" not in str(error):
+    is_unreadable = isinstance(error, httpcore2.RemoteProtocolError) and "disconnected" not in str(error)
+    # HTTP/2 calls it local, too, when what came breaks its rules; headers of ours were checked before.
+    if is_unreadable or (isinstance(error, httpcore2.LocalProtocolError) and exchange.phase is Phase.ANSWER):
         return exchange.unreadable(f"the answer is no HTTP: {plain(error)}")
     return exchange.broke(_cause(error))
 
@@ -244,6 +248,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: httpcore2.AsyncNetworkStream, layers: int) -> None:
         self._stream = stream
         self._layers = layers
+        self.unanswered = 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - their signature
         exchange = current_exchange.get()
@@ -252,9 +257,15 @@ class _Stream(httpcore2.AsyncNetworkStream):
         data = await self._stream.read(max_bytes, timeout)
         if data:
             exchange.received(data)
-        if exchange.is_flooded and not exchange.request.route.http2:  # over HTTP/2 others' answers come here, too
+        self.unanswered += len(data)
+        if self._is_flooded(exchange):
             raise httpcore2.RemoteProtocolError("it has no end")
         return data
+
+    def _is_flooded(self, exchange: Exchange) -> bool:
+        if exchange.request.route.http2:  # answers to others come here, too, while this exchange waits
+            return self.unanswered > WIRE_BYTES
+        return exchange.is_flooded
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - their signature
         exchange = current_exchange.get()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -9,6 +10,7 @@ from relays.http.resolver import Resolver
 from relays.results import Delivered, Refused
 from relays.sinks.webhook import WebhookSink
 from tests.certificates import Authority
+from tests.http2_receiver import Http2Receiver
 from tests.receivers import Receiver, status
 from tests.webhook_deliveries import delivery, destination
 
@@ -30,14 +32,14 @@ def other_authority(tmp_path):
     return Authority(folder, "another authority")
 
 
-def send(receiver: Receiver, engine: str, host: str = "hooks.test", **settings):
+def send(receiver: Receiver, engine: str, host: str = "hooks.test", *, seconds: float = 5.0, **settings):
     """Send to `host`, which resolves to loopback."""
 
     async def run():
         sink = WebhookSink(Resolver(lambda _host: ("127.0.0.1",)))
         try:
             to = destination(receiver.url(host=host), engine=engine, **settings)
-            return await sink.send(delivery(to))
+            return await sink.send(delivery(to, seconds=seconds))
         finally:
             await sink.close()
 
@@ -133,11 +135,37 @@ def test_connections_are_not_shared_between_authorities(engine, authority, other
 
 def test_http2_is_spoken_where_the_receiver_offers_it(authority, tmp_path):
     """hypercorn and others are no dependency here, so a minimal HTTP/2 receiver answers one request."""
-    from tests.http2_receiver import Http2Receiver
-
     context = authority.server_context("hooks.test")
     context.set_alpn_protocols(["h2"])
     with Http2Receiver(context) as receiver:
         result = send(receiver, "httpx", ca_file=authority.file, http2=True)
     assert isinstance(result, Delivered)
     assert receiver.bodies == [b'{"type":"order.paid","timestamp":"2026-12-01T00:00:00Z","data":{"total":"1.10"}}']
+
+
+def frame(kind: int, payload: bytes = b"", *, flags: int = 0, stream: int = 1) -> bytes:
+    """Return an HTTP/2 frame (RFC 9113, 4.1)."""
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+HEADERS, PUSH_PROMISE, PING, CONTINUATION = 1, 5, 6, 9
+INDEXED_200 = b"\x88"
+HTTP2_ATTACKS = {
+    "pings": itertools.repeat(frame(PING, bytes(8), stream=0) * 1000),
+    "continuations": itertools.chain([frame(HEADERS, INDEXED_200)], itertools.repeat(frame(CONTINUATION, b"") * 100)),
+    "a push": [frame(PUSH_PROMISE, (2).to_bytes(4) + b"\x82\x84\x87\x41\x01x", flags=4)],
+    "large headers": [frame(HEADERS, INDEXED_200 + b"\x40\x01x\x7f\xa1\x1e" + b"a" * 4000 + b"\xbe" * 3000, flags=4)],
+    "no frames": itertools.repeat(b"\xff" * 1000),
+}
+
+
+@pytest.mark.parametrize("what", HTTP2_ATTACKS)
+def test_http2_that_breaks_the_rules_is_never_the_events_fault(what, authority):
+    """It must not be dead at once as an event that cannot be sent, nor take the whole time of the attempt."""
+    context = authority.server_context("hooks.test")
+    context.set_alpn_protocols(["h2"])
+    with Http2Receiver(context, HTTP2_ATTACKS[what]) as receiver:
+        result = send(receiver, "httpx", ca_file=authority.file, http2=True, seconds=120)
+    assert isinstance(result, Refused)
+    assert (result.permanent, result.certainty) == (False, Certainty.AMBIGUOUS)
+    assert result.reason in {"bad_response", "disconnected"}
