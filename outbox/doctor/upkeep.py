@@ -20,6 +20,7 @@ __all__ = ["check_identity", "check_leases", "check_partitions", "check_roles", 
 
 FEWEST_DAYS_AHEAD = 2
 DAY_SECONDS = 86400.0
+UPKEEP = "outbox prune; relays do it every ten minutes: see their logs"
 
 
 def check_partitions(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
@@ -29,9 +30,11 @@ def check_partitions(connection: psycopg.Connection[Any]) -> Iterator[Finding]:
         name = f"partitions of {row.parent}"
         days = 0.0 if row.covered_until is None else (row.covered_until - now).total_seconds() / DAY_SECONDS
         if row.has_default_rows:
-            yield warning(name, "rows had to go into the default partition", "outbox prune")
-        if not row.is_today_covered or days < FEWEST_DAYS_AHEAD:
-            yield warning(name, f"they reach {max(days, 0.0):.1f} days ahead", "outbox prune; relays do it hourly")
+            yield warning(name, "rows had to go into the default partition", UPKEEP)
+        if not row.is_today_covered:
+            yield warning(name, "there is none for today, so rows go into the default partition", UPKEEP)
+        elif days < FEWEST_DAYS_AHEAD:
+            yield warning(name, f"they reach {max(days, 0.0):.1f} days ahead", UPKEEP)
         elif not row.has_default_rows:
             yield sound(name, f"they reach {days:.1f} days ahead")
 

@@ -182,6 +182,9 @@ def test_missing_partitions_and_rows_in_the_default_one_are_found(connection):
         "partitions of attempts",
         "partitions of events",
     }
+    assert {finding.evidence for finding in bad(check_partitions(connection))} == {
+        "there is none for today, so rows go into the default partition"
+    }
     add_destination(connection)
     record(connection)
     assert "rows had to go into the default partition" in [f.evidence for f in bad(check_partitions(connection))]
