@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
+from rich.live import Live
 
 from outbox.cli.options import Dsn, Json, connected
 from outbox.cli.output import age, console, print_json, print_table, say, table
@@ -16,9 +19,8 @@ from outbox.errors import UsageError
 from outbox.status import overview, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import psycopg
     from rich.console import RenderableType
 
 __all__ = ["register"]
@@ -46,12 +48,14 @@ def status(
     max_due_seconds = parse_duration(max_due, "--max-due")
     if event_id is not None and (check or watch):
         raise UsageError("--check and --watch are for the overview; leave out the event id")
+    if check and watch:
+        raise UsageError("--check gives one answer and --watch goes on; leave one of them out")
     with connected(dsn) as connection:
         if event_id is not None:
             _show_event(timeline(connection, event_id), as_json=as_json)
             return
         if watch:
-            _watch(connection, max_due_seconds)
+            _watch(lambda: overview(connection, max_due_seconds=max_due_seconds), as_json=as_json)
             return
         found = overview(connection, max_due_seconds=max_due_seconds)
     if as_json:
@@ -62,18 +66,26 @@ def status(
         raise typer.Exit(1)
 
 
-def _watch(connection: psycopg.Connection[Any], max_due_seconds: float) -> None:
-    """Redraw the overview until interrupted."""
-    from rich.live import Live
-
+def _watch(look: Callable[[], Mapping[str, Any]], *, as_json: bool) -> None:
+    """Show the overview again and again until interrupted: redrawn on a terminal, else one after the other."""
     screen = console()
-    try:
-        with Live(console=screen, screen=screen.is_terminal, auto_refresh=False) as live:
+    with suppress(KeyboardInterrupt, BrokenPipeError):
+        if as_json or not screen.is_terminal:
             while True:
-                live.update(Group(*_parts(overview(connection, max_due_seconds=max_due_seconds))), refresh=True)
+                _print(look(), as_json=as_json)
+                sys.stdout.flush()
                 time.sleep(WATCH_SECONDS)
-    except KeyboardInterrupt:
-        return
+        with Live(console=screen, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(Group(*_parts(look())), refresh=True)
+                time.sleep(WATCH_SECONDS)
+
+
+def _print(found: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        _show(found, only_problems=False)
 
 
 def _show(found: Mapping[str, Any], *, only_problems: bool) -> None:

@@ -193,6 +193,28 @@ def test_watching_redraws_until_interrupted(database, connection):
         os.close(primary)
 
 
+@pytest.mark.parametrize("as_json", [True, False])
+def test_watching_without_a_terminal_prints_one_overview_after_the_other(database, connection, as_json):
+    add_destination(connection)
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "outbox", "status", "--watch", "--dsn", database.dsn, *["--json"][: int(as_json)]],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        lines = (line for line in watching.stdout if "0 waiting" in line or '"waiting": 0' in line)
+        first, second = next(lines), next(lines)
+        assert json.loads(second)["totals"]["waiting"] == 0 if as_json else first == second
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(60) == 0
+    finally:
+        watching.kill()
+
+
+def test_watching_and_checking_exclude_each_other(database):
+    assert outbox("status", "--watch", "--check", dsn=database.dsn).code == 2
+
+
 def test_json_goes_to_stdout_alone(database):
     done = outbox("status", "--json", dsn=database.dsn)
     assert json.loads(done.stdout)["totals"]["waiting"] == 0
