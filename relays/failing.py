@@ -40,7 +40,7 @@ class Failing:
         self._warned &= {row.id for row in found}
         disabled = []
         for row in found:
-            hold = after_failing(row.failing_seconds, row.failures, await _failed_events(connection, row.id))
+            hold = await _hold(connection, row)
             if hold is not None:
                 await _apply(connection, row, hold)
                 disabled.append(row.name)
@@ -58,6 +58,13 @@ def _warn(row: Any) -> None:
         row.failures,
         format_duration(DEFAULT_LIMITS.disable_after),
     )
+
+
+async def _hold(connection: psycopg.AsyncConnection[Any], row: Any) -> Hold | None:
+    """Return what follows; history is only read where the counts alone would disable it."""
+    if after_failing(row.failing_seconds, row.failures, DEFAULT_LIMITS.least_events) is None:
+        return None
+    return after_failing(row.failing_seconds, row.failures, await _failed_events(connection, row.id))
 
 
 async def _failed_events(connection: psycopg.AsyncConnection[Any], destination_id: int) -> int:
