@@ -7,6 +7,8 @@ import itertools
 import threading
 import time
 
+from outbox.destinations import resume_destination
+from outbox.transitions import list_transitions
 from relays.serving import Serving
 from relays.sessions import Session
 from relays.settings import RelaySettings
@@ -71,6 +73,35 @@ def test_an_attempt_begun_before_the_trip_is_no_probe(database, add_webhook):
             assert relay.stop() == 0
             assert connection.execute(tripped).fetchone() == before
         assert relay.output.count("is tripped") == 1
+
+
+def test_a_probe_that_fails_after_five_days_disables_and_a_resume_brings_it_back(database, add_webhook):
+    mended = threading.Event()
+
+    async def answer(turn):
+        await status(200 if mended.is_set() else 500)(turn)
+
+    with Receiver(answer) as receiver, database.connect() as connection:
+        add_webhook(receiver)
+        connection.execute(
+            "update outbox.destinations set state = 'tripped', state_reason = '10 of 10 attempts failed'"
+        )
+        connection.execute("alter table outbox.destinations disable trigger destinations_touch")
+        connection.execute("update outbox.destinations set state_changed_at = now() - interval '6 days'")
+        connection.execute("alter table outbox.destinations enable trigger destinations_touch")
+        for _ in range(5):
+            record(connection)
+        with relay_process(database.dsn) as relay:
+            wait_until(lambda: state(connection) == "disabled", "the end of the probes")
+            assert len(receiver.requests) == 1
+            last = list_transitions(connection, 1)[0]
+            assert (last["former_state"], last["state"]) == ("tripped", "disabled")
+            assert last["reason"] == "failing for 6d, lately with http_500; resume it"
+            mended.set()
+            resume_destination(connection, "shop")
+            wait_until(lambda: count(connection, "deliveries") == 0, "everything held is delivered")
+            assert relay.stop() == 0
+        assert count(connection, "dead_letters") == 0
 
 
 def test_a_410_disables_the_destination_and_holds_the_rest(database, add_webhook):
