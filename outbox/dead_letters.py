@@ -75,22 +75,33 @@ def redriving(connection: psycopg.Connection[Any], selection: Selection, actor: 
     What dies again meanwhile is not taken again: the run would not end.
     """
     now = named_row(connection, "read_clock").now
-    parameters = {**selection.parameters(), "died_before": now, "actor": f"by {actor}"}
-    return partial(_step, connection, "redrive_dead", parameters)
+    chosen = {**selection.parameters(), "with_removed": False, "died_before": now}
+    return partial(_chosen_step, connection, chosen, "redrive_dead", f"by {actor}")
 
 
 def discarding(connection: psycopg.Connection[Any], selection: Selection, actor: str) -> Callable[[int], list[Taken]]:
     """Return the step that drops a batch: dead letters, then what a removed destination of that name left open."""
+    chosen = {**selection.parameters(), "with_removed": True, "died_before": None}
+    held = {"destination": selection.destination, "actor": f"by {actor}"}
 
     def step(batch: int) -> list[Taken]:
-        parameters = {**selection.parameters(), "actor": f"by {actor}"}
-        return _step(connection, "discard_dead", parameters, batch) or (
-            _step(connection, "discard_held", parameters, batch) if selection.is_of_destination_alone else []
-        )
+        taken = _chosen_step(connection, chosen, "discard_dead", f"by {actor}", batch)
+        if taken or not selection.is_of_destination_alone:
+            return taken
+        return _taken(named_rows(connection, "discard_held", {**held, "batch": batch}))
 
     return step
 
 
-def _step(connection: psycopg.Connection[Any], name: str, parameters: dict[str, Any], batch: int) -> list[Taken]:
-    rows = named_rows(connection, name, {**parameters, "batch": batch})
+def _chosen_step(
+    connection: psycopg.Connection[Any], selection: dict[str, Any], name: str, actor: str, batch: int
+) -> list[Taken]:
+    """Choose and lock a batch, and carry out the statement `name` on it."""
+    with connection.transaction():
+        chosen = named_rows(connection, "choose_dead", {**selection, "batch": batch})
+        ids = [row.delivery_id for row in chosen]
+        return _taken(named_rows(connection, name, {"ids": ids, "actor": actor})) if ids else []
+
+
+def _taken(rows: list[Any]) -> list[Taken]:
     return [Taken(row.delivery_id, row.event_id) for row in rows]

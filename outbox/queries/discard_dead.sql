@@ -1,25 +1,8 @@
--- Drops a batch of dead letters for good; the timeline keeps that, and who did it.
--- Index: dead_letters_destination_idx, dead_letters_event_idx.
-with chosen as materialized (
-    select x.delivery_id
-    from outbox.dead_letters x
-    join outbox.destinations d on d.id = x.destination_id
-    join outbox.events e on e.id = x.event_id
-    where true
-  and (%(destination)s::text is null or d.name = %(destination)s)
-  and (%(event_type)s::text is null or e.type = %(event_type)s)
-  and (%(type_prefix)s::text is null or starts_with(e.type, %(type_prefix)s))
-  and (%(event_ids)s::uuid[] is null or x.event_id = any (%(event_ids)s))
-  and (%(reason)s::text is null or x.reason = %(reason)s)
-  and (%(since)s::timestamptz is null or x.died_at >= %(since)s)
-  and (%(until)s::timestamptz is null or x.died_at < %(until)s)
-    order by x.delivery_id
-    limit %(batch)s
-    for update of x skip locked),
-dropped as (
+-- Drops the chosen dead letters for good; the timeline keeps that, and who did it.
+-- Index: dead_letters_pkey.
+with dropped as (
     delete from outbox.dead_letters x
-    using chosen
-    where x.delivery_id = chosen.delivery_id
+    where x.delivery_id = any (%(ids)s::bigint[])
     returning x.delivery_id, x.event_id, x.destination_id, x.recipient, x.attempt, x.reason),
 history as (
     insert into outbox.attempts (delivery_id, event_id, destination_id, recipient, attempt, started_at, outcome, reason, detail)
