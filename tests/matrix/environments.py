@@ -26,7 +26,8 @@ def prepare(python: Python, dependencies: str) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         _uv("venv", "--seed", "--python", python.program, folder)
         wanted = ["--resolution", RESOLUTION[dependencies], "--editable", ".[demo,httpx]", "--group", "test"]
-        _uv("pip", "install", "--python", program, *wanted)
+        # compiled as by pip: a relay that compiles what it imports spends the time of its first attempts on it
+        _uv("pip", "install", "--compile-bytecode", "--python", program, *wanted)
         stamp.write_text(_wanted())
     return program
 

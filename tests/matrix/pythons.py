@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 
@@ -17,6 +18,11 @@ class Python:
 
     version: str
     program: str
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Whether every account may run it: one in somebody's home is closed to the others."""
+        return all(folder.stat().st_mode & 0o001 for folder in Path(self.program).resolve().parents)
 
 
 def running() -> Python:
