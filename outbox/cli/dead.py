@@ -25,7 +25,7 @@ from outbox.cli.bulk import (
     actor,
 )
 from outbox.cli.options import Dsn, Json, connected
-from outbox.cli.output import print_json, print_table, say
+from outbox.cli.output import print_json, print_table, say, shown
 from outbox.cli.runs import SAMPLES, Run
 from outbox.destinations import check_name
 from outbox.obstacles import obstacles
@@ -65,9 +65,9 @@ def list_(
         found = dead_letters.list_dead(connection, selection, limit)
         total = dead_letters.count_dead(connection, selection)
     if as_json:
-        print_json({"total": total, "dead_letters": [_shown(row) for row in found]})
+        print_json({"total": total, "dead_letters": found})
     elif found:
-        print_table(COLUMNS, [[_shown(row)[name] for name in COLUMNS] for row in found])
+        print_table(COLUMNS, [[row[name] for name in COLUMNS] for row in found])
         if total > len(found):
             say(f"{total - len(found)} more; raise --limit or narrow the filter")
     else:
@@ -85,11 +85,11 @@ def show(
     if not found:
         raise LookupError(f"event {event_id} has no dead letter; see `outbox status {event_id}`")
     if as_json:
-        print_json([_shown(row) for row in found])
+        print_json(found)
         return
     for row in found:
-        for name, value in _shown(row).items():
-            typer.echo(f"{name:<12} {'-' if value is None else value}")
+        for name, value in row.items():
+            typer.echo(f"{name:<12} {shown(value)}")
 
 
 @app.command()
@@ -182,13 +182,8 @@ def _refuse_mistakes(connection: psycopg.Connection[Any], selection: Selection) 
         raise LookupError(f"event {missing[0]} has no such dead letter ({states}); nothing was changed")
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a dead letter with its times as text, with offset."""
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
-
-
 def _samples(connection: psycopg.Connection[Any], selection: Selection) -> list[dict[str, Any]]:
     """Return what identifies the first dead letters among others."""
     names = ("event_id", "destination", "type", "reason", "died_at")
     found = dead_letters.list_dead(connection, selection, SAMPLES)
-    return [{name: _shown(row)[name] for name in names} for row in found]
+    return [{name: row[name] for name in names} for row in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,9 +16,10 @@ from outbox.durations import format_duration
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["age", "console", "print_json", "print_table", "say", "table"]
+__all__ = ["age", "console", "print_json", "print_table", "say", "shown", "table"]
 
 PIPED_WIDTH = 500
+ID_WIDTH = 36
 NUMBERS = frozenset(
     {
         "waiting",
@@ -46,18 +48,32 @@ def say(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None) + "\n")
+    """Print one JSON document; times as ISO 8601 to the microsecond."""
+    indent = 2 if sys.stdout.isatty() else None
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent, default=datetime.isoformat) + "\n")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Return aligned columns; None is shown as a dash."""
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
-        made.add_column(heading, justify="right" if heading in NUMBERS else "left", no_wrap=heading in NUMBERS)
+        made.add_column(
+            heading,
+            justify="right" if heading in NUMBERS else "left",
+            no_wrap=heading in NUMBERS,
+            overflow="fold",  # what does not fit goes on in the next line: an id that is cut off cannot be copied
+            min_width=ID_WIDTH if heading == "event_id" else None,
+        )
     for row in rows:
-        made.add_row(*(Text("-" if value is None else str(value)) for value in row))
+        made.add_row(*(Text(shown(value)) for value in row))
     return made
+
+
+def shown(value: object) -> str:
+    """Return a value as people read it: None as a dash, a time to the second."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    return "-" if value is None else str(value)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -70,10 +70,7 @@ def replay(  # noqa: PLR0917 - typer builds the command line from the signature
         if event and not found:
             raise LookupError("none of these events has a delivered delivery to replay; see `outbox status EVENT_ID`")
         run.warn(obstacles(connection, found.destination_ids) if found else [], canary)
-        run.confirm(
-            len(found),
-            [{**row, "delivered_at": row["delivered_at"].isoformat()} for row in found.samples(SAMPLES)],
-        )
+        run.confirm(len(found), found.samples(SAMPLES))
         run.again = f"to go on, run it again with --until {moment.isoformat()}"
         say(f"should this be interrupted, go on with --until {moment.isoformat()}")
         bulk = Bulk(connection, found.step, limit=limit, rate=rate, canary=canary, failure_share=failure_share)
