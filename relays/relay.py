@@ -85,7 +85,11 @@ class Relay:
     async def run(self) -> None:
         """Register, serve until stopped, settle, and leave nothing leased behind."""
         async with AsyncExitStack() as stack:
-            await self._start(stack)
+            try:
+                await self._start(stack)
+            except BaseException:
+                await self._withdraw()
+                raise
             if self._cycle is not None:
                 try:
                     await self._cycle.run()
@@ -185,6 +189,13 @@ class Relay:
         for work in (self._doorbell.keep(), self._settlements.run(), janitor.run()):
             stack.push_async_callback(ended, asyncio.create_task(work))
         self._say_started()
+
+    async def _withdraw(self) -> None:
+        """Say that it stopped, if it was registered already: else it would be missed as a relay that died."""
+        self._state = "stopped"
+        if self.relay_id:
+            with suppress(psycopg.Error, DatabaseUnreachable, OSError):
+                await self._settling.execute("beat", self._heartbeat())
 
     def _assemble(self) -> Cycle:
         self._settlements = Settlements(

@@ -37,6 +37,9 @@ def test_what_cannot_work_is_refused_by_name(database, options, words):
     assert len(refusals) == 1, relay.output
     assert words in refusals[0]
     assert "Traceback" not in relay.output
+    with database.connect() as connection:
+        left = connection.execute("select id from outbox.relays where state <> 'stopped'").fetchall()
+        assert left == [], "a relay that was refused is not missed as one that died"
 
 
 def test_a_lease_that_fits_is_taken_as_it_is():
