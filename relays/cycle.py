@@ -227,6 +227,8 @@ class Cycle:
         random.shuffle(candidates)  # so that with few slots left every destination gets its turn
         asks = []
         for target in candidates:
+            if free == 0:
+                break  # with thousands of destinations, asking the others takes longer than the claim
             wanted = target.room(free, now, is_alone=len(self._serving.targets) == 1)
             wanted = wanted if room is None else min(wanted, room)
             if wanted:

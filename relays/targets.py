@@ -98,9 +98,15 @@ class Target:
         """Return how much may be in flight here, or None for as much as there are slots."""
         if self.destination.state is DestinationState.TRIPPED:
             return in_flight_share(1, self.relays, self.rank)
-        limit = _least(self.policy.max_in_flight, self._ramped(now))
-        share = None if limit is None else in_flight_share(limit, self.relays, self.rank)
-        return _least(share, self.overload.limit)
+        limit = self.policy.max_in_flight
+        if (ramped := self._ramped(now)) is not None:
+            limit = ramped if limit is None else min(limit, ramped)
+        if limit is not None and self.relays > 1:
+            limit = in_flight_share(limit, self.relays, self.rank)
+        eased = self.overload.limit
+        if eased is None:
+            return limit
+        return eased if limit is None else min(limit, eased)
 
     def _ramped(self, now: float) -> int | None:
         """Return how much the fleet may have in flight so soon after the return, or None once it is long ago."""
@@ -174,7 +180,3 @@ class Target:
         """Move the safe mark: nothing open lies before `mark`, and nothing can be recorded there any more."""
         if self.safe.is_before(mark):
             self.safe = mark
-
-
-def _least(*limits: int | None) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)
