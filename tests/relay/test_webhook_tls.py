@@ -151,11 +151,15 @@ def frame(kind: int, payload: bytes = b"", *, flags: int = 0, stream: int = 1) -
 HEADERS, PUSH_PROMISE, PING, CONTINUATION = 1, 5, 6, 9
 INDEXED_200 = b"\x88"
 HTTP2_ATTACKS = {
-    "pings": itertools.repeat(frame(PING, bytes(8), stream=0) * 1000),
-    "continuations": itertools.chain([frame(HEADERS, INDEXED_200)], itertools.repeat(frame(CONTINUATION, b"") * 100)),
-    "a push": [frame(PUSH_PROMISE, (2).to_bytes(4) + b"\x82\x84\x87\x41\x01x", flags=4)],
-    "large headers": [frame(HEADERS, INDEXED_200 + b"\x40\x01x\x7f\xa1\x1e" + b"a" * 4000 + b"\xbe" * 3000, flags=4)],
-    "no frames": itertools.repeat(b"\xff" * 1000),
+    "pings": lambda: itertools.repeat(frame(PING, bytes(8), stream=0) * 1000),
+    "continuations": lambda: itertools.chain(
+        [frame(HEADERS, INDEXED_200)], itertools.repeat(frame(CONTINUATION, b"") * 100)
+    ),
+    "a push": lambda: [frame(PUSH_PROMISE, (2).to_bytes(4) + b"\x82\x84\x87\x41\x01x", flags=4)],
+    "large headers": lambda: [
+        frame(HEADERS, INDEXED_200 + b"\x40\x01x\x7f\xa1\x1e" + b"a" * 4000 + b"\xbe" * 3000, flags=4)
+    ],
+    "no frames": lambda: itertools.repeat(b"\xff" * 1000),
 }
 
 
@@ -164,7 +168,7 @@ def test_http2_that_breaks_the_rules_is_never_the_events_fault(what, authority):
     """It must not be dead at once as an event that cannot be sent, nor take the whole time of the attempt."""
     context = authority.server_context("hooks.test")
     context.set_alpn_protocols(["h2"])
-    with Http2Receiver(context, HTTP2_ATTACKS[what]) as receiver:
+    with Http2Receiver(context, HTTP2_ATTACKS[what]()) as receiver:
         result = send(receiver, "httpx", ca_file=authority.file, http2=True, seconds=120)
     assert isinstance(result, Refused)
     assert (result.permanent, result.certainty) == (False, Certainty.AMBIGUOUS)
