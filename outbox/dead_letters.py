@@ -75,13 +75,13 @@ def redriving(connection: psycopg.Connection[Any], selection: Selection, actor: 
     What dies again meanwhile is not taken again: the run would not end.
     """
     now = named_row(connection, "read_clock").now
-    chosen = {**selection.parameters(), "with_removed": False, "died_before": now}
+    chosen = {**selection.parameters(), "is_removed": False, "died_before": now}
     return partial(_chosen_step, connection, chosen, "redrive_dead", f"by {actor}")
 
 
 def discarding(connection: psycopg.Connection[Any], selection: Selection, actor: str) -> Callable[[int], list[Taken]]:
     """Return the step that drops a batch: dead letters, then what a removed destination of that name left open."""
-    chosen = {**selection.parameters(), "with_removed": True, "died_before": None}
+    chosen = {**selection.parameters(), "died_before": None}
     held = {"destination": selection.destination, "actor": f"by {actor}"}
 
     def step(batch: int) -> list[Taken]:

@@ -125,5 +125,5 @@ def _destination(found: Mapping[str, Any], *, is_unserved: bool, max_due_seconds
 
 def _state_remedy(state: str, name: str) -> str:
     if state == "removed":
-        return f"outbox dead discard --destination {name}, or take it back: outbox destinations resume {name}"
+        return f"outbox dead discard --destination {name} --removed, or take it back: outbox destinations resume {name}"
     return f"outbox destinations resume {name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -17,7 +17,10 @@ __all__ = ["Selection", "select_deliveries"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Conditions that all hold; None does not matter. Times are those of death, or of delivery for a replay."""
+    """Conditions that all hold; None does not matter. Times are those of death, or of delivery for a replay.
+
+    `is_removed` is about the destination: a name may have been given anew since.
+    """
 
     destination: str | None = None
     event_type: str | None = None
@@ -25,11 +28,12 @@ class Selection:
     reason: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    is_removed: bool | None = None
 
     @property
     def is_of_destination_alone(self) -> bool:
-        """Whether it is everything of one destination."""
-        return self.destination is not None and self == Selection(destination=self.destination)
+        """Whether it is everything of one destination, or of a removed one."""
+        return self.destination is not None and replace(self, is_removed=None) == Selection(self.destination)
 
     def parameters(self) -> dict[str, Any]:
         """Return the conditions as query parameters; a type pattern `order.*` becomes a prefix."""

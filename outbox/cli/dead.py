@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -140,12 +141,15 @@ def discard(  # noqa: PLR0917 - typer builds the command line from the signature
     by: By = None,
     dsn: Dsn = None,
     *,
+    removed: Annotated[bool, typer.Option("--removed", help="Only of a removed destination of that name.")] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Drop dead letters for good; with --destination alone also what a removed one left open. The timeline keeps it."""
     selection = _selection(destination, event_type, event, reason, since, until)
+    if removed:
+        selection = replace(selection, is_removed=True)
     run = Run("discard", as_json=as_json, yes=yes, dry_run=dry_run, limit=limit)
     with connected(dsn) as connection:
         _refuse_mistakes(connection, selection)

@@ -142,7 +142,8 @@ def remove(
         left = known.remove_destination(connection, name)
     say(f"removed destination {name}; open deliveries held: {left}")
     if left:
-        say(f"drop them: outbox dead discard --destination {name}; a mistake? outbox destinations resume {name}")
+        say(f"to drop them: outbox dead discard --destination {name} --removed")
+        say(f"to take it back: outbox destinations resume {name}")
 
 
 probing.register(app)

@@ -5,7 +5,7 @@ select x.delivery_id
 from outbox.dead_letters x
 join outbox.destinations d on d.id = x.destination_id
 join outbox.events e on e.id = x.event_id
-where (d.removed_at is null or %(with_removed)s) and (%(died_before)s::timestamptz is null or x.died_at < %(died_before)s)
+where (%(died_before)s::timestamptz is null or x.died_at < %(died_before)s)
   and (%(destination)s::text is null or d.name = %(destination)s)
   and (%(event_type)s::text is null or e.type = %(event_type)s)
   and (%(type_prefix)s::text is null or starts_with(e.type, %(type_prefix)s))
@@ -13,6 +13,7 @@ where (d.removed_at is null or %(with_removed)s) and (%(died_before)s::timestamp
   and (%(reason)s::text is null or x.reason = %(reason)s)
   and (%(since)s::timestamptz is null or x.died_at >= %(since)s)
   and (%(until)s::timestamptz is null or x.died_at < %(until)s)
+  and (%(is_removed)s::boolean is null or (d.removed_at is not null) = %(is_removed)s)
 order by x.delivery_id
 limit %(batch)s
 for update of x skip locked

@@ -12,4 +12,5 @@ where true
   and (%(reason)s::text is null or x.reason = %(reason)s)
   and (%(since)s::timestamptz is null or x.died_at >= %(since)s)
   and (%(until)s::timestamptz is null or x.died_at < %(until)s)
+  and (%(is_removed)s::boolean is null or (d.removed_at is not null) = %(is_removed)s)
 group by x.destination_id, d.removed_at is not null

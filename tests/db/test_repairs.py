@@ -96,6 +96,18 @@ def test_w13_what_a_removed_destination_left_is_held_until_discarded(database):
         assert {row[2] for event_id in ids for row in attempts(connection, event_id)} == {"discarded"}
 
 
+def test_w13_what_a_removed_one_left_is_dropped_and_nothing_of_its_namesake(database):
+    with database.connect() as connection:
+        dead(connection, 2)
+        record(connection)
+        remove_destination(connection, "shop")
+        kept = dead(connection, 1)
+        done = outbox(database, "dead", "discard", "--destination", "shop", "--removed", "--yes")
+        assert "discarded 3 deliveries" in done.stderr, done.stderr
+        assert [str(row[0]) for row in connection.execute("select event_id from outbox.dead_letters")] == kept
+        assert count(connection, "deliveries") == 0
+
+
 def test_w13_a_removal_by_mistake_is_taken_back_with_what_is_held(database):
     with database.connect() as connection:
         add_destination(connection, settings={"url": "https://a.example"})
