@@ -179,11 +179,11 @@ class Relay:
         stack.push_async_callback(self._serving.close)
         await self._serving.refresh()
         self._serving.check()
-        await self._settling.execute("beat", self._heartbeat())  # says at once what is served here
         self._leases.start(self._shortest_lease())
         stack.callback(self._leases.stop)
         await self._doorbell.open()
         stack.push_async_callback(self._doorbell.close)
+        await self._settling.execute("beat", self._heartbeat())  # says at once what is served, and whether it hears
         self._cycle = self._assemble()
         janitor = Janitor(self._settings.dsn, self.relay_id)
         for work in (self._doorbell.keep(), self._settlements.run(), janitor.run()):

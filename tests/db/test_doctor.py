@@ -122,10 +122,11 @@ def test_a_relay_whose_clock_is_wrong_is_named(connection):
     assert (early.health, "(early) is 1.5m ahead of the database" in early.evidence) == (Health.PROBLEM, True)
 
 
-def test_a_relay_says_at_its_start_what_its_clock_shows(database, connection):
+def test_a_relay_says_at_its_start_what_its_clock_shows_and_that_it_hears(database, connection):
     with relay_process(database.dsn) as relay:
         relay.started()
         _, found = check_clock(connection)
+        assert connection.execute("select doorbell from outbox.relays").fetchone() == ("listening",)
     assert found.evidence.startswith("relay 1 (")
 
 
