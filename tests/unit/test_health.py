@@ -143,3 +143,35 @@ def test_ramp_begins_with_one_grows_and_never_passes_the_limit(limit, seconds):
     assert ramp(limit, -1.0) == 1
     assert 1 <= ramp(limit, seconds) <= ramp(limit, seconds + 1) <= limit
     assert ramp(limit, 64.0) == limit
+
+
+def test_what_left_the_window_counts_no_more_whatever_came_before():
+    breaker = Breaker()
+    assert feed(breaker, *[True] * 9) == []
+    assert feed(breaker, *[False] * 9, start=10.0) == []
+    later = DEFAULT_LIMITS.window + 30.0
+    assert feed(breaker, *[True] * 9, start=later) == []
+    (hold,) = feed(breaker, True, start=later + 10.0)
+    assert hold.reason.startswith("10 of 10 attempts failed")
+
+
+def test_a_slice_holds_all_that_came_within_its_width():
+    breaker = Breaker()
+    width = DEFAULT_LIMITS.window / Breaker.SLICES
+    feed(breaker, *[False] * 40, step=0.0)
+    (hold,) = feed(breaker, *[True] * 10, start=DEFAULT_LIMITS.window + width, step=0.0)
+    assert hold.reason.startswith("10 of 10 attempts failed"), "the forty left together"
+
+
+def test_a_probe_that_fails_says_for_how_long_and_with_what():
+    assert after_probe(FAILED, 120.0, spread=0.0) == Hold(
+        "tripped", "tripped for 2m; the last probe ended with http_500", 120.0
+    )
+    assert after_probe(FAILED, 5 * DAY, spread=0.0) == Hold(
+        "disabled", "failing for 5d, lately with http_500; resume it"
+    )
+
+
+@pytest.mark.parametrize(("seconds", "room"), [(0, 1), (1, 2), (2, 4), (3, 8), (4, 10), (5, 10), (10**6, 10)])
+def test_the_ramp_doubles_each_second_up_to_the_limit(seconds, room):
+    assert ramp(10, seconds) == room

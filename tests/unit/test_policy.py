@@ -167,3 +167,81 @@ def test_a_written_duration_reads_back_nearly_the_same(seconds):
 
 def test_a_wait_that_was_asked_for_is_taken_as_it_is():
     assert decided(Refused("retry_later", wait=7.0), schedule=(100.0,)).wait_seconds == 7.0
+
+
+def test_the_bounds_of_each_setting_are_allowed():
+    lowest = {"factor": 1, "jitter": 0, "max_attempts": 1, "max_in_flight": 1, "timeout": "1ms", "rate": "0.5/s"}
+    highest = {"factor": 1000, "jitter": 0.2, "max_attempts": 1_000_000, "on_dead": "skip", "max_age": "366d"}
+    assert parse_policy(lowest, Policy()) == Policy(
+        factor=1.0, jitter=0.0, max_attempts=1, max_in_flight=1, timeout=0.001, rate_per_second=0.5
+    )
+    assert parse_policy(highest, Policy()) == Policy(factor=1000.0, max_attempts=1_000_000, max_age=366 * 86400.0)
+    assert parse_policy({"base": "5s", "cap": "5s"}, Policy()).cap == 5.0
+
+
+@pytest.mark.parametrize("name", ["max_age", "max_in_flight", "rate"])
+def test_nothing_takes_a_limit_back(name):
+    limited = Policy(max_age=5.0, max_in_flight=5, rate_per_second=5.0)
+    field = "rate_per_second" if name == "rate" else name
+    assert getattr(parse_policy({name: None}, limited), field) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_attempts": 1_000_001}, "policy.max_attempts: 1000001 is not a number from 1 to 1e+06"),
+        ({"max_in_flight": 1.5}, "policy.max_in_flight: 1.5 is not a whole number"),
+        ({"max_in_flight": 0}, "policy.max_in_flight: 0 is not a number from 1 to 1e+06"),
+        ({"factor": "many"}, "policy.factor: 'many' is not a number from 1 to 1000"),
+        ({"factor": None}, "policy.factor: None is not a number from 1 to 1000"),
+        ({"rate": 5}, "policy.rate: 5 is not a rate; write 10/s, 300/m or 1000/h"),
+        ({"rate": "9" * 400 + "/s"}, f"policy.rate: '{'9' * 400}/s' is not a rate; write 10/s, 300/m or 1000/h"),
+        ({"on_dead": "SKIP"}, "policy.on_dead: 'SKIP' is not known; write skip or block"),
+        (
+            {"speed": 1},
+            (
+                "policy has no setting 'speed'; it knows base, cap, factor, jitter, max_age, max_attempts,"
+                " max_in_flight, on_dead, rate, schedule, timeout"
+            ),
+        ),
+    ],
+)
+def test_what_is_refused_is_named_with_its_remedy(values, message):
+    with pytest.raises(InvalidSettings) as refused:
+        parse_policy(values, Policy())
+    assert str(refused.value) == message
+
+
+def test_tries_of_a_schedule_are_counted_unless_given():
+    assert parse_policy({"schedule": ["1s", "2s"]}, Policy()).max_attempts == 3
+    assert parse_policy({"schedule": ["1s", "2s"], "max_attempts": 9}, Policy()).max_attempts == 9
+
+
+@pytest.mark.parametrize(("values", "schedule"), [
+    ({"base": "2s"}, None), ({"factor": 3}, None), ({"cap": "5m"}, None),
+    ({"timeout": "5s"}, (7.0,)), ({}, (7.0,)), ({"base": "2s", "schedule": ["4s"]}, (4.0,)),
+])  # fmt: skip
+def test_only_a_step_of_the_exponential_replaces_a_schedule(values, schedule):
+    assert parse_policy(values, Policy(schedule=(7.0,))).schedule == schedule
+
+
+def test_the_exponential_is_one_value_by_value():
+    policy = Policy(base=2.0, factor=3.0, cap=100.0, jitter=0.0)
+    waits = [wait_seconds(policy, tries, retry_after=None, spread=0.0) for tries in range(1, 6)]
+    assert waits == [2.0, 6.0, 18.0, 54.0, 100.0]
+    assert wait_seconds(Policy(base=200.0, factor=3.0, cap=100.0, jitter=0.0), 1, retry_after=None, spread=0.0) == 100.0
+
+
+@pytest.mark.parametrize(("seconds", "written"), [
+    (0.0, "0s"), (0.25, "250ms"), (0.001, "1ms"), (1.0, "1s"), (90.0, "1.5m"), (3600.0, "1h"), (86400.0, "1d"),
+])  # fmt: skip
+def test_durations_are_written_as_people_do(seconds, written):
+    assert format_duration(seconds) == written
+
+
+def test_nothing_and_a_leap_year_are_durations_and_more_is_not():
+    assert parse_duration(0, "x") == 0.0
+    assert parse_duration(366 * 86400, "x") == 366 * 86400.0
+    for value in (366 * 86400 + 1, 10**400, -1, math.nan, True):
+        with pytest.raises(InvalidSettings, match=r"^x: .* is not a duration; write 0\.2s, 5m, 24h or 5d"):
+            parse_duration(value, "x")

@@ -209,3 +209,58 @@ def test_ed25519_without_cryptography_names_the_extra(monkeypatch):
 
 def test_without_keys_nothing_is_signed():
     assert "webhook-signature" not in signed_headers([], "evt_1", 1000, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"webhook-id": ""}, "webhook-id: the header is missing, too long, or has a full stop or odd characters"),
+        ({"webhook-timestamp": "now"}, "webhook-timestamp: the header is missing or not a number of seconds"),
+        ({"webhook-timestamp": "1301"}, "webhook-timestamp: 301 s ahead of this clock"),
+        ({"webhook-timestamp": "699"}, "webhook-timestamp: 301 s behind this clock"),
+        ({"webhook-signature": "v1,AAAA"}, "webhook-signature: no signature fits these secrets and this body"),
+    ],
+)
+def test_a_refused_request_says_what_is_wrong_with_it(changes, message):
+    headers = {**signed([KEY_A], "evt_1", 1000, b"{}"), **changes}
+    with pytest.raises(InvalidSignature) as refused:
+        verify(headers, b"{}", KEY_A, now=1000)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("missing", ["webhook-id", "webhook-timestamp", "webhook-signature"])
+def test_a_missing_header_is_refused_under_its_own_name(missing):
+    headers = signed([KEY_A], "evt_1", 1000, b"{}")
+    del headers[missing]
+    with pytest.raises(InvalidSignature, match=f"^{missing}: "):
+        verify(headers, b"{}", KEY_A, now=1000)
+
+
+def test_a_signature_is_found_among_others_that_are_none():
+    signature = signed([KEY_A], "evt_1", 1000, b"{}")["webhook-signature"]
+    headers = {**signed([KEY_A], "evt_1", 1000, b"{}"), "webhook-signature": f"v1,!!! v9,AAAA {signature}"}
+    assert verify(headers, b"{}", KEY_A, now=1000) == "evt_1"
+
+
+@pytest.mark.parametrize("spoilt", ["{0}!", "v1,{0}", "\t{0}"])
+def test_a_signature_with_anything_around_it_is_none(spoilt):
+    headers = signed([KEY_A], "evt_1", 1000, b"{}")
+    headers["webhook-signature"] = spoilt.format(headers["webhook-signature"])
+    with pytest.raises(InvalidSignature, match=r"^webhook-signature: "):
+        verify(headers, b"{}", KEY_A, now=1000)
+
+
+def test_without_a_clock_given_it_is_the_one_of_this_machine():
+    headers = signed([KEY_A], "evt_1", int(datetime.now(UTC).timestamp()), b"{}")
+    assert verify(headers, b"{}", KEY_A) == "evt_1"
+
+
+def test_which_of_several_secrets_is_none_is_said():
+    headers = signed([KEY_A], "evt_1", 1000, b"{}")
+    with pytest.raises(InvalidSettings, match=r"secrets\[1\]"):
+        verify(headers, b"{}", [KEY_A, "whsec_short"], now=1000)
+
+
+def test_wrong_use_names_the_type_that_was_given():
+    with pytest.raises(TypeError, match="not str"):
+        verify({}, "{}", KEY_A)
