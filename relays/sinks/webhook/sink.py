@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from outbox.model import Destination
+    from relays.context import RelayContext
     from relays.deliveries import Delivery
     from relays.http.engine import Engine, Request
     from relays.http.resolver import Resolver
@@ -82,6 +83,10 @@ class WebhookSink:
         """
         policy = parse_policy(destination.policy, self.default_policy)
         return await Probe(destination, self._resolver, policy.timeout).run(with_consent=with_consent)
+
+    async def open(self, _context: RelayContext) -> None:
+        """Load the library of the usual engine: done by the first attempt, it took the receiver's time for it."""
+        self._engine("aiohttp")
 
     async def close(self) -> None:
         """Close all connections."""
