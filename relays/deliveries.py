@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from outbox.model import Destination
+    from relays.results import Refused
 
 __all__ = ["Delivery"]
 
@@ -25,6 +26,10 @@ class Delivery:
     `attempt` counts from 1. `deadline_seconds` is the policy's timeout for this attempt. `recipient` is the one
     mailbox of an e-mail that this delivery is for; None: all that the payload names. Equal only to itself, so that
     it can be a key.
+
+    `repeats` are requests of this attempt that came before the one whose outcome it has: a kept connection that died
+    unanswered is repeated at once, and both requests are recorded (promise every-try-recorded). A sink adds them
+    here before it sends again, so that they are known also when the attempt is cut off.
     """
 
     id: int
@@ -40,6 +45,7 @@ class Delivery:
     lease_token: int = 0
     interruptions: int = 0
     recipient: str | None = None
+    repeats: tuple[Refused, ...] = ()
 
     @property
     def payload(self) -> Any:

@@ -1,8 +1,4 @@
-"""What a sink answers: values, not exceptions. No I/O here.
-
-`repeats` are requests of the same attempt that came before the one whose outcome this is: a kept connection that
-died unanswered is repeated at once, and both requests are recorded (promise every-try-recorded).
-"""
+"""What a sink answers: values, not exceptions. No I/O here."""
 
 from __future__ import annotations
 
@@ -37,7 +33,6 @@ class Delivered:
     status: int | None = None
     detail: str | None = None
     hold: Hold | None = None
-    repeats: tuple[Refused, ...] = ()
     settled: bool = False
 
 
@@ -62,7 +57,6 @@ class Refused:
     status: int | None = None
     charged: bool = True
     hold: Hold | None = None
-    repeats: tuple[Refused, ...] = ()
     is_delivery_only: bool = False
     is_overload: bool = False
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relays.clock import ServerClock
     from relays.deliveries import Delivery
     from relays.leases import Leases
-    from relays.results import Refused, Result
+    from relays.results import Result
     from relays.sessions import Session
     from relays.targets import Target
 
@@ -47,7 +47,6 @@ class Settled(NamedTuple):
     ended: float
     delivered: Delivered | None
     decision: Decision | None
-    repeats: tuple[Refused, ...] = ()
 
 
 class Settlements:
@@ -94,7 +93,7 @@ class Settlements:
     def finish(self, target: Target, delivery: Delivery, result: Result, started: float, ended: float) -> None:
         """Take the result of an attempt."""
         if isinstance(result, Delivered):
-            settled = Settled(target, delivery, started, ended, result, None, result.repeats)
+            settled = Settled(target, delivery, started, ended, result, None)
             if result.settled:
                 self._leases.remove(delivery.id)
                 self._written([settled], 0.0)
@@ -108,7 +107,7 @@ class Settlements:
                 age_seconds=self._clock.age_seconds(delivery.recorded_at),
                 spread=random.random(),  # noqa: S311 - jitter, not a secret
             )
-            self._waiting.append(Settled(target, delivery, started, ended, None, decision, result.repeats))
+            self._waiting.append(Settled(target, delivery, started, ended, None, decision))
         if delivery.key is not None:
             self._is_urgent = True  # its followers wait for this
         self._wake.set()
@@ -205,7 +204,7 @@ def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str
     refused = [settled for settled in batch if settled.decision is not None]
     decisions = [settled.decision for settled in refused if settled.decision is not None]
     results = [settled.delivered for settled in delivered if settled.delivered is not None]
-    repeats = [(settled.delivery.id, repeat) for settled in batch for repeat in settled.repeats]
+    repeats = [(settled.delivery.id, repeat) for settled in batch for repeat in settled.delivery.repeats]
     has_answers = any(result.status is not None or result.detail is not None for result in results)
     return {
         "relay_id": relay_id,

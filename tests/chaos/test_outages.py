@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from outbox.embedded import EmbeddedServer
 from outbox.migrate import migrate
+from tests.chaos.cluster import CrashingServer
 from tests.chaos.proxy import Proxy, upstream
 from tests.processes import relay_process
 from tests.queues import add_destination, attempts, count, record
@@ -24,7 +24,7 @@ def own_server():
     """A server of this test alone, which it may stop."""
     with tempfile.TemporaryDirectory(prefix="outbox-test-") as folder:
         Path(folder).chmod(0o755)
-        with EmbeddedServer(Path(folder) / "pg", settings=SETTINGS) as server:
+        with CrashingServer(Path(folder) / "pg", settings=SETTINGS) as server:
             with psycopg.connect(server.dsn(), autocommit=True) as connection:
                 migrate(connection)
             yield server
@@ -109,3 +109,12 @@ def test_c12_connections_gone_silent_are_given_up_and_work_goes_on(database):
             wait_until(lambda: attempts(connection, event_id), "delivered and settled", 100)
             assert relay.stop() == 0
         assert "Traceback" not in relay.output
+
+
+def test_c02_a_relay_stops_in_order_while_the_database_is_away(own_server):
+    with relay_process(own_server.dsn()) as relay:
+        relay.started()
+        own_server.crash()
+        relay.wait_for("not claiming")
+        assert relay.stop(60) == 0
+    assert "Traceback" not in relay.output

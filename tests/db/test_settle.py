@@ -17,7 +17,7 @@ from tests.claiming import claim, target
 from tests.queues import add_destination, attempts, count, open_deliveries, record, record_many
 
 
-async def settle(dsn, asked, results, *, meanwhile=None) -> list:
+async def settle(dsn, asked, results, *, meanwhile=None, repeats=()) -> list:
     """Claim one delivery per result, settle them in one flush, and return what was written."""
     written = []
     claimed = await claim(dsn, asked, room=len(results), keyed=asked.has_keys)
@@ -35,8 +35,9 @@ async def settle(dsn, asked, results, *, meanwhile=None) -> list:
         now = time.monotonic()
         deliveries = [delivery for run in claimed.runs for delivery in run.deliveries]
         for delivery, result in zip(deliveries, results, strict=True):
+            delivery.repeats = repeats
             if result is None:
-                settlements.give_back(asked, [delivery])
+                settlements.give_back(asked, [delivery], was_started=bool(repeats))
             else:
                 settlements.finish(asked, delivery, result, now - 0.25, now)
         await settlements.drain()
@@ -189,15 +190,27 @@ def test_latency_counts_are_added_per_destination(database):
         assert row == (3, True)
 
 
-def test_a_repeat_on_a_new_connection_is_recorded_beside_the_outcome(database):
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (Delivered(status=200), "delivered"),
+        (Refused("timeout", certainty=Certainty.AMBIGUOUS), "retry"),
+        (Refused("http_413", permanent=True), "dead"),
+        (None, "released"),
+    ],
+)
+def test_a_repeat_on_a_new_connection_is_recorded_beside_the_outcome(database, result, outcome):
     with database.connect() as connection:
         add_destination(connection)
         event_id = record(connection)
-        repeat = Refused("disconnected", "a kept connection died", certainty=Certainty.AMBIGUOUS)
-        asyncio.run(settle(database.dsn, target(connection), [Delivered(status=200, repeats=(repeat,))]))
-        assert sorted(row[1:] for row in attempts(connection, event_id)) == [
-            (1, "delivered", None),
-            (1, "retry", "disconnected"),
+        repeat = Refused("stale_connection", "a kept connection died", certainty=Certainty.AMBIGUOUS)
+        asyncio.run(settle(database.dsn, target(connection), [result], repeats=(repeat,)))
+        rows = [
+            (attempt, said) for _, attempt, said, reason in attempts(connection, event_id) if reason != repeat.reason
+        ]
+        assert rows == [(1, outcome)]
+        assert [row[1:] for row in attempts(connection, event_id) if row[3] == repeat.reason] == [
+            (1, "retry", "stale_connection")
         ]
 
 

@@ -35,9 +35,10 @@ def test_an_idle_session_ends_by_itself(monkeypatch):
     with MailServer() as server:
         to = destination(server)
         ended = lambda: server.wait_until(lambda: not server.wires[0].is_open, "the end of the idle session")  # noqa: E731
-        results = send_all(delivery(to), delivery(to), between=ended)
+        mails = [delivery(to), delivery(to)]
+        send_all(*mails, between=ended)
         assert [mail.session for mail in server.mails] == [1, 2]
-        assert [result.repeats for result in results] == [(), ()]
+        assert [mail.repeats for mail in mails] == [(), ()]
 
 
 @pytest.mark.parametrize("last_words", [b"", b"421 4.4.2 idle too long\r\n"])
@@ -53,10 +54,11 @@ def test_e02_a_session_closed_while_idle_costs_nothing(last_words):
 def test_e02_a_stale_session_is_repeated_once_at_once_uncharged(fault):
     with MailServer(MAIL=[None, fault, None]) as server:
         to = destination(server)
-        results = send_all(delivery(to), delivery(to))
+        repeated = delivery(to)
+        results = send_all(delivery(to), repeated)
         assert all(isinstance(result, Delivered) for result in results)
         assert len(server.mails) == 2
-        [repeat] = results[1].repeats
+        [repeat] = repeated.repeats
         assert (repeat.charged, repeat.permanent) == (False, False)
         assert server.sessions == 2
 
@@ -88,15 +90,16 @@ def test_an_answer_that_comes_at_once_is_heard_by_every_event_loop(loop_factory)
 def test_a_new_session_that_is_closed_is_not_repeated():
     with MailServer(MAIL=every(drop())) as server:
         result = send(server)
-        assert (result.reason, result.repeats) == ("disconnected", ())
+        assert result.reason == "disconnected"
         assert server.sessions == 1
 
 
 def test_a_second_421_on_the_new_session_is_the_outcome():
     with MailServer(MAIL=[None, drop(), reply("421 4.3.2 closing")]) as server:
         to = destination(server)
-        result = send_all(delivery(to), delivery(to))[1]
-        assert (result.reason, result.permanent, len(result.repeats)) == ("smtp_421", False, 1)
+        repeated = delivery(to)
+        result = send_all(delivery(to), repeated)[1]
+        assert (result.reason, result.permanent, len(repeated.repeats)) == ("smtp_421", False, 1)
 
 
 @pytest.mark.parametrize(

@@ -199,11 +199,9 @@ def test_long_answers_are_cut_between_characters(character):
 def test_stale_connection_is_repeated_once_at_once_and_both_requests_are_told_of():
     with Receiver(status(200), closing(), status(201)) as receiver:
         to = destination(receiver.url())
-        first, second = send_all(delivery(to), delivery(to, attempt=2))
-        assert first == Delivered(status=200)
-        assert isinstance(second, Delivered)
-        assert second.status == 201
-        (repeat,) = second.repeats
+        repeated = delivery(to, attempt=2)
+        assert send_all(delivery(to), repeated) == [Delivered(status=200), Delivered(status=201)]
+        (repeat,) = repeated.repeats
         assert (repeat.reason, repeat.certainty, repeat.permanent) == ("stale_connection", Certainty.AMBIGUOUS, False)
         requests = receiver.requests
         assert [request.connection for request in requests] == [1, 1, 2]
@@ -214,17 +212,18 @@ def test_stale_connection_is_repeated_once_at_once_and_both_requests_are_told_of
 def test_stale_connection_is_repeated_no_more_than_once():
     with Receiver(status(200), closing()) as receiver:
         to = destination(receiver.url())
-        _, result = send_all(delivery(to), delivery(to, attempt=2))
+        repeated = delivery(to, attempt=2)
+        _, result = send_all(delivery(to), repeated)
         assert isinstance(result, Refused)
         assert result.reason == "disconnected"
-        assert len(result.repeats) == 1
+        assert len(repeated.repeats) == 1
         assert len(receiver.requests) == 3
 
 
 def test_new_connection_that_dies_is_not_repeated():
     with Receiver(closing()) as receiver:
         result = send(receiver.url())
-        assert (result.reason, result.repeats) == ("disconnected", ())
+        assert result.reason == "disconnected"
         assert len(receiver.requests) == 1
 
 
@@ -251,9 +250,10 @@ def test_server_that_closed_an_idle_connection_costs_no_repeat():
 def test_repeat_stays_within_the_deadline():
     with Receiver(status(200), closing(), hanging()) as receiver:
         to = destination(receiver.url())
-        _, result = send_all(delivery(to), delivery(to, attempt=2, seconds=0.5))
+        repeated = delivery(to, attempt=2, seconds=0.5)
+        _, result = send_all(delivery(to), repeated)
         assert result.reason == "timeout"
-        assert len(result.repeats) == 1
+        assert len(repeated.repeats) == 1
 
 
 def test_setting_that_is_missing_on_this_relay_holds_and_charges_nothing(monkeypatch):
@@ -295,3 +295,24 @@ def test_changed_settings_are_used_from_the_next_event_on():
         after = replace(before, settings={**before.settings, "url": new.url()}, version=before.version + 1000)
         send_all(delivery(before), delivery(after), delivery(after))
         assert (len(old.requests), len(new.requests)) == (1, 2)
+
+
+def test_repeat_that_is_cut_off_leaves_a_note_of_the_first_request():
+    """As at the relay's own deadline, or when it stops: the result of the attempt is not the sink's."""
+
+    async def run(receiver, repeated):
+        sink = WebhookSink()
+        try:
+            await sink.send(delivery(repeated.destination))
+            sending = asyncio.create_task(sink.send(repeated))
+            await asyncio.to_thread(receiver.wait_for, 3)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+        finally:
+            await sink.close()
+
+    with Receiver(status(200), closing(), hanging()) as receiver:
+        repeated = delivery(destination(receiver.url()), attempt=2)
+        asyncio.run(run(receiver, repeated))
+        assert [repeat.reason for repeat in repeated.repeats] == ["stale_connection"]

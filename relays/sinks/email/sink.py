@@ -109,21 +109,20 @@ async def _send(pool: Pool, envelope: Envelope, budget: Budget, delivery: Delive
     holds = server.settings.on_ambiguous is OnAmbiguous.HOLD
     if holds and delivery.interruptions:
         return _held_back("the relay died in an earlier attempt, which may have sent it", None)
-    repeats: tuple[Refused, ...] = ()
     try:
         try:
             answer = await _transmit(pool, envelope, budget)
         except _Stale as stale:
-            repeats = (replace(refused_by(stale.trouble, server.name, server.hidden), charged=False),)
+            delivery.repeats = (replace(refused_by(stale.trouble, server.name, server.hidden), charged=False),)
             answer = await _transmit(pool, envelope, budget, is_fresh=True)
     except Trouble as trouble:
         refused = refused_by(trouble, server.name, server.hidden)
         if holds and trouble.is_ambiguous:
             refused = _held_back(refused.detail, trouble.code)
-        return replace(refused, repeats=repeats)
+        return refused
     said = " ".join(answer.split())
     detail = clean_detail(f"accepted by {server.name}: {said}", server.hidden)
-    return Delivered(status=250, detail=detail, repeats=repeats)
+    return Delivered(status=250, detail=detail)
 
 
 class _Stale(Exception):

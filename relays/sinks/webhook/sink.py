@@ -111,13 +111,13 @@ class WebhookSink:
     async def _repeat(
         self, engine: Engine, request: Request, endpoint: Endpoint, delivery: Delivery, stale: Failure
     ) -> Result:
-        """Send again on a new connection in what is left of the time; the result tells of both requests."""
+        """Send again on a new connection in what is left of the time; the delivery tells of the first request."""
         tries = delivery.attempt - delivery.interruptions
         seconds = max(_own_seconds(delivery) - stale.timings.total, 0.001)
-        outcome = await engine.exchange(request._replace(is_fresh=True), seconds)
         first = result_of(stale, endpoint, tries)
         assert isinstance(first, Refused)  # noqa: S101 - a failure is never delivered
-        return replace(result_of(outcome, endpoint, tries), repeats=(replace(first, reason="stale_connection"),))
+        delivery.repeats = (replace(first, reason="stale_connection"),)
+        return result_of(await engine.exchange(request._replace(is_fresh=True), seconds), endpoint, tries)
 
     def _endpoint(self, destination: Destination) -> Endpoint:
         """Return the destination's resolved settings; they are looked up once per version of it."""
