@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outbox.model import Certainty
-from relays.health import DEFAULT_LIMITS, Breaker, after_failing, after_probe, blames_destination, ramp
+from relays.health import DEFAULT_LIMITS, Breaker, Limits, after_failing, after_probe, blames_destination, ramp
 from relays.results import Delivered, Hold, Refused
 
 FAILED = Refused("http_500", status=500)
@@ -175,3 +175,17 @@ def test_a_probe_that_fails_says_for_how_long_and_with_what():
 @pytest.mark.parametrize(("seconds", "room"), [(0, 1), (1, 2), (2, 4), (3, 8), (4, 10), (5, 10), (10**6, 10)])
 def test_the_ramp_doubles_each_second_up_to_the_limit(seconds, room):
     assert ramp(10, seconds) == room
+
+
+def test_the_ramp_takes_its_pace_from_the_limits():
+    assert [ramp(100, 1.0, Limits(ramp=pace)) for pace in (0.25, 0.5, 1.0, 2.0)] == [16, 4, 2, 1]
+
+
+def test_failures_leave_the_window_one_slice_after_the_other():
+    breaker = Breaker()
+    window = DEFAULT_LIMITS.window
+    assert feed(breaker, *[True] * 3, start=0.0, step=0.0) == []
+    assert feed(breaker, *[True] * 6, start=window / 2, step=0.0) == []
+    assert feed(breaker, *[True] * 3, start=window, step=0.0) == [], "the first three have left: nine"
+    (hold,) = feed(breaker, True, start=window, step=0.0)
+    assert hold.reason.startswith("10 of 10 attempts failed")

@@ -191,6 +191,7 @@ def test_nothing_takes_a_limit_back(name):
     [
         ({"max_attempts": 1_000_001}, "policy.max_attempts: 1000001 is not a number from 1 to 1e+06"),
         ({"max_in_flight": 1.5}, "policy.max_in_flight: 1.5 is not a whole number"),
+        ({"max_age": 0}, "policy.max_age: 0 would retry without a pause; give at least 1ms"),
         ({"max_in_flight": 0}, "policy.max_in_flight: 0 is not a number from 1 to 1e+06"),
         ({"factor": "many"}, "policy.factor: 'many' is not a number from 1 to 1000"),
         ({"factor": None}, "policy.factor: None is not a number from 1 to 1000"),
@@ -233,7 +234,8 @@ def test_the_exponential_is_one_value_by_value():
 
 
 @pytest.mark.parametrize(("seconds", "written"), [
-    (0.0, "0s"), (0.25, "250ms"), (0.001, "1ms"), (1.0, "1s"), (90.0, "1.5m"), (3600.0, "1h"), (86400.0, "1d"),
+    (0.0, "0s"), (0.25, "250ms"), (0.999, "999ms"), (0.001, "1ms"),
+    (1.0, "1s"), (90.0, "1.5m"), (3600.0, "1h"), (86400.0, "1d"),
 ])  # fmt: skip
 def test_durations_are_written_as_people_do(seconds, written):
     assert format_duration(seconds) == written

@@ -69,3 +69,14 @@ def test_any_http_date_gives_a_bounded_wait(moment):
         seconds = retry_after_seconds(format_datetime(moment, usegmt=True), date=None, now=NOW)
         assert seconds is not None
         assert 0 <= seconds <= LONGEST_SECONDS
+
+
+def test_an_offset_that_is_given_counts():
+    now = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    assert retry_after_seconds("Tue, 01 Dec 2026 07:01:00 -0500", date=None, now=now) == 60
+
+
+def test_a_receivers_clock_exactly_a_day_off_is_believed():
+    now = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    date, until = "Wed, 02 Dec 2026 12:00:00 GMT", "Wed, 02 Dec 2026 12:01:00 GMT"
+    assert retry_after_seconds(until, date=date, now=now) == 60

@@ -264,3 +264,8 @@ def test_which_of_several_secrets_is_none_is_said():
 def test_wrong_use_names_the_type_that_was_given():
     with pytest.raises(TypeError, match="not str"):
         verify({}, "{}", KEY_A)
+
+
+def test_a_second_ahead_is_ahead():
+    with pytest.raises(InvalidSignature, match="1 s ahead of this clock"):
+        verify(signed([KEY_A], "evt_1", 1001, b"{}"), b"{}", KEY_A, now=1000, tolerance=0.5)
