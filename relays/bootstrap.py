@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from outbox.database import aconnect, connect
-from outbox.errors import InvalidSettings
+from outbox.errors import DatabaseUnreachable, InvalidSettings
 from outbox.identity import check_identity
 from outbox.migrate import check_schema
 from relays.attempt_log import AttemptLog
@@ -17,6 +17,7 @@ from relays.backlog import Backlog
 from relays.doorbell import CHANNEL, hears
 from relays.metrics import Metrics
 from relays.observer import Observers
+from relays.patience import ANSWER_SECONDS, answering_within
 from relays.queries import query
 from relays.relay import Relay
 from relays.sessions import Session
@@ -37,6 +38,9 @@ log = logging.getLogger("relays.bootstrap")
 CONNECTIONS = 7
 """Of one relay: claims, settlements, sweeps, doorbell, leases, and for moments a ring and the upkeep."""
 
+LOOK_SECONDS = 3 * ANSWER_SECONDS
+"""For two connections and a ring from one to the other."""
+
 
 def serve(settings: RelaySettings) -> int:
     """Run a relay in this process and return its exit code.
@@ -47,7 +51,10 @@ def serve(settings: RelaySettings) -> int:
     """
     for name in settings.app:
         load_app(name)
-    with connect(settings.dsn, application_name="outbox-relay start") as connection:
+    with (
+        connect(settings.dsn, application_name="outbox-relay start") as connection,
+        answering_within(ANSWER_SECONDS, connection),
+    ):
         check_schema(connection)
         check_identity(connection)
         _check_connections(connection)
@@ -121,9 +128,21 @@ def _check_connections(connection: psycopg.Connection[Any]) -> None:
 
 
 async def is_pooled(dsn: str) -> bool:
-    """Tell whether `dsn` goes through a transaction pooler, where nothing may outlive a transaction."""
-    async with await aconnect(dsn, application_name="outbox-relay start", prepare_threshold=None) as connection:
-        await connection.execute(f"listen {CHANNEL}")
-        is_heard = await hears(connection, dsn)
-        await connection.execute("unlisten *")
+    """Tell whether `dsn` goes through a transaction pooler, where nothing may outlive a transaction.
+
+    Raises:
+        DatabaseUnreachable: connections are made and then not answered.
+    """
+    try:
+        async with (
+            asyncio.timeout(LOOK_SECONDS),
+            await aconnect(dsn, application_name="outbox-relay start", prepare_threshold=None) as connection,
+        ):
+            await connection.execute(f"listen {CHANNEL}")
+            is_heard = await hears(connection, dsn)
+            await connection.execute("unlisten *")
+    except TimeoutError:
+        raise DatabaseUnreachable(
+            f"no answer from the database within {LOOK_SECONDS:g} s; check the network between, and start again"
+        ) from None
     return not is_heard

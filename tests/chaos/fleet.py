@@ -56,7 +56,9 @@ class Fleet:
         self._signal(number, signal.SIGKILL, is_end=True)
 
     def terminate(self, number: int) -> None:
-        self._signal(number, signal.SIGTERM, is_end=True)
+        """Stop relay `number`, unless it was told already: a second signal would hurry it."""
+        if not self._posts[number].is_wanted_dead:
+            self._signal(number, signal.SIGTERM, is_end=True)
 
     def stall(self, number: int) -> None:
         self._signal(number, signal.SIGSTOP)

@@ -8,9 +8,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from relays import patience
+from outbox.errors import DatabaseUnreachable
+from relays import bootstrap, patience
 from relays.patience import Patience, answering_within
 from tests.chaos.proxy import Proxy, upstream
+from tests.processes import relay_process
 
 SLOW = "select pg_sleep(100)"
 FIRST = 1.5
@@ -78,3 +80,22 @@ def test_c12_a_thread_waits_no_longer_than_it_is_told(proxy, through):
     with pytest.raises(psycopg.OperationalError), answering_within(FIRST, connection):
         connection.execute("select 1")
     assert connection.closed
+
+
+def test_c12_a_relay_that_gets_no_answer_at_its_start_ends_with_one_line(database):
+    with database.connect() as blocker, blocker.transaction():
+        blocker.execute("lock table outbox.migrations in access exclusive mode")
+        with relay_process(database.dsn) as relay:
+            assert relay.ended(100) == DatabaseUnreachable.exit_code
+    assert "Traceback" not in relay.output
+
+
+def test_c12_a_look_for_a_pooler_that_gets_no_answer_says_so(proxy, through, monkeypatch):
+    monkeypatch.setattr(bootstrap, "LOOK_SECONDS", FIRST)
+
+    async def look() -> None:
+        proxy.silence()
+        await bootstrap.is_pooled(through)
+
+    with pytest.raises(DatabaseUnreachable, match=r"no answer from the database within 1\.5 s"):
+        asyncio.run(look())
