@@ -47,9 +47,13 @@ class Janitor:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def round(self) -> bool:
-        """Do the upkeep once; return False when another relay has the lease."""
+        """Do the upkeep once; return False when another relay has the lease.
+
+        Raises:
+            TimeoutError: it took longer than the lease, as on a connection that has gone silent.
+        """
         connection = await aconnect(self._dsn, application_name="outbox-relay janitor", prepare_threshold=None)
-        async with connection:
+        async with asyncio.timeout(LEASE_SECONDS), connection:
             parameters = {"relay_id": self._relay_id, "seconds": LEASE_SECONDS}
             taken = await (await connection.execute(query("take_janitor_lease"), parameters)).fetchone()
             if taken is None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from relays import janitor
 from relays.janitor import Janitor
 
 
@@ -23,3 +26,11 @@ def test_the_upkeep_makes_partitions_that_are_missing(database):
         assert asyncio.run(Janitor(database.dsn, 1).round())
         found = connection.execute("select count(*) from outbox.partitions where name = %s", [name]).fetchone()
         assert found == (1,)
+
+
+def test_c12_an_upkeep_that_gets_no_answer_ends_with_its_lease(database, monkeypatch):
+    monkeypatch.setattr(janitor, "LEASE_SECONDS", 1.0)
+    with database.connect() as blocker, blocker.transaction():
+        blocker.execute("lock table outbox.meta in access exclusive mode")
+        with pytest.raises(TimeoutError):
+            asyncio.run(Janitor(database.dsn, 1).round())
