@@ -30,7 +30,7 @@ bench: $(STAMP)
 	@$(BIN)/python -m tests.benchmarks
 
 chaos: $(STAMP)
-	@$(BIN)/python -m pytest -n 0 tests/chaos $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/chaos $(PYTEST_ARGS)
 
 # Processes that a test kills leave no data, so the figure is a little lower than the truth.
 coverage: $(PROOF)
