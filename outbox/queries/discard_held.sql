@@ -1,10 +1,11 @@
 -- Drops a batch of the open deliveries that a removed destination left behind; the timeline keeps that, and who did it.
+-- Lapsed leases are dropped, too: nobody recovers them where nothing is served. Keeps: lease-token (a late settle finds nothing).
 -- Index: deliveries_due_idx.
 with chosen as materialized (
     select o.id
     from outbox.deliveries o
     join outbox.destinations d on d.id = o.destination_id
-    where d.removed_at is not null and d.name = %(destination)s and o.lease_token is null
+    where d.removed_at is not null and d.name = %(destination)s and (o.lease_token is null or o.leased_until < now())
     order by o.id
     limit %(batch)s
     for update of o skip locked),
