@@ -7,7 +7,7 @@ PROOF := $(VENV)/.proof-installed
 PYTEST_ARGS ?=
 MATRIX_ARGS ?=
 
-.PHONY: demo test check format bench chaos coverage mutation sbom audit matrix clean
+.PHONY: demo test check format bench chaos coverage mutation sbom audit docker matrix clean
 
 demo: $(STAMP)
 	@$(BIN)/outbox demo
@@ -61,6 +61,9 @@ sbom: $(SHIPPED)/installed
 audit: $(SHIPPED)/installed
 	@$(BIN)/uv --quiet pip freeze --python $(SHIPPED)/bin/python | grep -v '^outbox-relay' > $(SHIPPED)/requirements.txt
 	@$(BIN)/pip-audit --strict --disable-pip --no-deps --requirement $(SHIPPED)/requirements.txt
+
+docker: $(STAMP)
+	@$(BIN)/python -m tests.docker
 
 matrix: $(PROOF)
 	@$(BIN)/python -m tests.matrix $(MATRIX_ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,8 @@ def start_server(source: str, tmp_path_factory):
 def _container():
     from testcontainers.postgres import PostgresContainer
 
-    with PostgresContainer("postgres:18", driver=None) as container:
+    image = os.environ.get("OUTBOX_TEST_POSTGRES_IMAGE", "postgres:18")  # noqa: TID251 - the tests' own setting
+    with PostgresContainer(image, driver=None) as container:
         yield container.get_connection_url()
 
 
