@@ -33,7 +33,30 @@ def main() -> int:
         if python is None:
             print("docker: no image with Python can be pulled or made, not run")
             return 0
+        if not has_index(environment, python):
+            print("docker: no package index from within a container, not run")
+            return 0
         return run(environment, python)
+
+
+def has_index(environment: dict[str, str], python: str) -> bool:
+    """Say whether pip finds packages in a container, which the image of deploy/Dockerfile is made of."""
+    asked = [
+        "docker",
+        "run",
+        "--rm",
+        "--network",
+        "host",
+        python,
+        "python3",
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+    ]
+    done = subprocess.run([*asked, "--dest", "/tmp", "idna"], capture_output=True, check=False, env=environment)  # noqa: S108
+    return done.returncode == 0
 
 
 def run(environment: dict[str, str], python: str) -> int:
