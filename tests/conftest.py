@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, settings
 
 from outbox.identity import adopt
 from outbox.migrate import migrate
@@ -25,10 +24,6 @@ load_profile()
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and so would every process they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# How fast examples are made says something about the machine, not about the code.
-settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ours")
 
 
 def pytest_addoption(parser):
