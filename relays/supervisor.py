@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,8 +23,12 @@ log = logging.getLogger("relays.supervisor")
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 HEALTHY_SECONDS = 60.0
+REAP_SECONDS = 0.2
 FINAL_CODES = frozenset({0, 2, 4})
 """Drained or stopped, wrong usage, wrong schema: a restart would end the same way."""
+
+STOPPED_AT_START = {-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
+"""How a relay ends that is stopped before it listens for signals: nothing was claimed yet."""
 
 
 @dataclass(slots=True)
@@ -35,10 +41,17 @@ class _Child:
     pause_seconds: float = FIRST_PAUSE_SECONDS
     start_at: float = field(default_factory=time.monotonic)
     exit_code: int | None = None
+    is_told: bool = False
 
     def start(self) -> None:
         self.process = subprocess.Popen(self.command)  # noqa: S603 - our own command line, no shell
         self.started = time.monotonic()
+
+    def tell(self) -> None:
+        """Stop the process, if there is one; SIGTERM ends it quietly also while Python still starts."""
+        if self.process is not None:
+            self.is_told = True
+            self.process.terminate()
 
     def ended(self, code: int) -> None:
         """Plan the restart of a process that died, or remember how it ended for good."""
@@ -59,13 +72,26 @@ class _Supervisor:
     def __init__(self, commands: Sequence[list[str]]) -> None:
         self.children = [_Child(command) for command in commands]
         self.is_stopping = False
+        self._woken, self._waker = socket.socketpair()
 
-    def forward(self, number: int, _frame: object) -> None:
+    def forward(self, _number: int, _frame: object) -> None:
         """Pass a stop signal on; what is not running then stays down."""
         self.is_stopping = True
         for child in self.children:
-            if child.process is not None:
-                child.process.send_signal(number)
+            child.tell()
+
+    def listen(self) -> None:
+        """Take the signals that matter; any of them ends a wait.
+
+        None is blocked: the relays would inherit that, and a loop that never hears SIGCHLD waits for ever for the
+        processes that handlers start.
+        """
+        for end in (self._woken, self._waker):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.forward)
 
     def run(self) -> int:
         """Keep the children running until all have ended; return the worst exit code."""
@@ -83,16 +109,26 @@ class _Supervisor:
             is_due = child.process is None and child.exit_code is None and time.monotonic() >= child.start_at
             if is_due and not self.is_stopping:
                 child.start()
+                self._tell_late(child)
+
+    def _tell_late(self, child: _Child) -> None:
+        """Stop a child that was being started when the signal came."""
+        if self.is_stopping and not child.is_told:
+            child.tell()
 
     def _reap(self) -> None:
         """Wait a moment for a child to end, without polling each of them."""
-        signal.sigtimedwait({signal.SIGCHLD}, 0.2)
+        if select.select([self._woken], [], [], REAP_SECONDS)[0]:
+            self._woken.recv(4096)
         for child in self.children:
             code = None if child.process is None else child.process.poll()
-            if code is not None:
+            if code is None:
+                continue
+            if self.is_stopping and code not in FINAL_CODES:
+                log.info("relay process ended with code %d while stopping", code)
+                child.process, child.exit_code = None, 0 if code in STOPPED_AT_START else 1
+            else:
                 child.ended(code)
-                if self.is_stopping and child.exit_code is None:
-                    child.exit_code = 1
 
 
 def supervise(processes: int, arguments: Sequence[str]) -> int:
@@ -100,9 +136,7 @@ def supervise(processes: int, arguments: Sequence[str]) -> int:
     supervisor = _Supervisor(
         [[sys.executable, "-m", "relays", *_for_child(arguments, position)] for position in range(processes)]
     )
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, supervisor.forward)
+    supervisor.listen()
     log.info("supervising %d relay processes from process %d", processes, os.getpid())
     return supervisor.run()
 
