@@ -7,7 +7,7 @@ import math
 import string
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
@@ -189,6 +189,7 @@ def test_any_stored_settings_can_be_shown(sink, settings):
 )
 @given(word=words)
 def test_settings_are_shown_without_what_is_secret(sink, name, word):
+    assume(word not in "[redacted]")  # the mask itself
     hidden = f"https://{word}user:{word}@shop.example/{word}?{word}#{word}" if name == "url" else word
     for value in (hidden, [hidden, hidden]) if name == "secret" else (hidden,):
         assert word not in json.dumps(shown_settings(sink, {name: value}))
