@@ -6,48 +6,28 @@ It looks no name up: everything leads to loopback, so what it was asked for is w
 from __future__ import annotations
 
 import asyncio
-import threading
-from typing import Self
 from urllib.parse import urlsplit
 
+from tests.loopback import LoopbackServer
 
-class HttpProxy:
+
+class HttpProxy(LoopbackServer):
     """Listens while in its `with` block. `connect_answer` is sent instead of tunnelling; None hangs."""
 
     TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
     def __init__(self, *, connect_answer: bytes | None = TUNNEL, tls=None):
+        super().__init__()
         self.asked: list[str] = []
         self.seen = bytearray()
         self._connect_answer = connect_answer
         self._tls = tls
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(60)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
 
     def url(self, host: str = "127.0.0.1") -> str:
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._converse, "127.0.0.1", 0, ssl=self._tls)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._converse, "127.0.0.1", 0, ssl=self._tls)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass, field
-from typing import Self
 
 from aiosmtpd.smtp import SMTP, AuthResult
+
+from tests.loopback import LoopbackServer
 
 ANSWERED = ""
 """What a step returns that a fault has answered already."""
@@ -46,16 +47,16 @@ class Wire:
         return self.received.decode("utf-8", "replace").splitlines()
 
 
-class MailServer:
+class MailServer(LoopbackServer):
     """Listens on loopback while in its `with` block. `users` are names and passwords; with them, login is wanted."""
 
     def __init__(
         self, *, tls=None, implicit_tls=False, smtputf8=False, users=None, size=None, port=0, injected="", **faults
     ):
+        super().__init__(port)
         self.mails: list[Mail] = []
         self.wires: list[Wire] = []
         self.logins: list[str] = []
-        self.port = port
         self.tls = tls
         self.implicit_tls = implicit_tls
         self.smtputf8 = smtputf8
@@ -65,18 +66,6 @@ class MailServer:
         self._faults = faults
         self._sessions: set[_Session] = set()
         self._changed = threading.Condition()
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(60)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
 
     @property
     def sessions(self) -> int:
@@ -99,16 +88,13 @@ class MailServer:
 
     def end_sessions(self, last_words: bytes = b"") -> None:
         """Close all sessions from this side, as a server does with idle ones, and wait until that is done."""
-        done = threading.Event()
 
         def end() -> None:
             for session in list(self._sessions):
                 session.transport.write(last_words)
                 session.transport.close()
-            done.set()
 
-        self._loop.call_soon_threadsafe(end)
-        assert done.wait(60)
+        self._do(end)
 
     def fault(self, step: str, argument: str):
         """Return the fault to play now, or None."""
@@ -126,19 +112,12 @@ class MailServer:
         with self._changed:
             self._changed.notify_all()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
-        server = await self._loop.create_server(
+    async def _listen(self) -> asyncio.Server:
+        return await self._loop.create_server(
             lambda: _Session(self), "127.0.0.1", self.port, ssl=self.tls if self.implicit_tls else None
         )
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
+
+    def _end(self) -> None:
         for session in list(self._sessions):
             session.transport.abort()
 

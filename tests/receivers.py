@@ -17,7 +17,8 @@ import struct
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Self
+
+from tests.loopback import LoopbackServer
 
 
 @dataclass
@@ -61,10 +62,11 @@ class Turn:
         self.writer.transport.abort()
 
 
-class Receiver:
+class Receiver(LoopbackServer):
     """Listens on loopback while in its `with` block; `greet` runs on each new connection, before a request is read."""
 
     def __init__(self, *scripts, tls=None, host="127.0.0.1", port=0, greet=None):
+        super().__init__(port)
         self.requests: list[Received] = []
         self.connections = 0
         self.server_names: list[str | None] = []
@@ -74,19 +76,6 @@ class Receiver:
         self._greet = greet
         self._open: set[asyncio.StreamWriter] = set()
         self._changed = threading.Condition()
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self.port = port
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(60)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
 
     def url(self, path: str = "/hooks", host: str | None = None) -> str:
         host = host or (f"[{self._host}]" if ":" in self._host else self._host)
@@ -102,29 +91,14 @@ class Receiver:
 
     def drop_connections(self) -> None:
         """Close what is open, as a server does with idle connections, and wait until that is done."""
-        done = threading.Event()
+        self._do(lambda: [writer.close() for writer in self._open])
 
-        def close() -> None:
-            for writer in self._open:
-                writer.close()
-            done.set()
-
-        self._loop.call_soon_threadsafe(close)
-        assert done.wait(60)
-
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
-        server = await asyncio.start_server(
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(
             self._converse, self._host, self.port, ssl=self._tls, backlog=1000, limit=2**20
         )
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
+
+    def _end(self) -> None:
         for writer in self._open:
             writer.transport.abort()
 

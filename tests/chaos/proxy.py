@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import socket
 import struct
-import threading
 from dataclasses import dataclass, field
-from typing import Self
+
+from tests.loopback import LoopbackServer
 
 __all__ = ["Proxy", "upstream"]
 
@@ -25,21 +25,21 @@ class _Pair:
     is_lost: bool = field(default=False)
 
 
-class Proxy:
+class Proxy(LoopbackServer):
     """Forwards a loopback port to `upstream`, (host, port) or the path of a Unix socket, while in its `with` block.
 
     Connections that were silent stay so for ever, as after a firewall has forgotten them; new ones work again.
     """
 
+    start_seconds = 10.0
+    act_seconds = 30.0
+
     def __init__(self, upstream: tuple[str, int] | str) -> None:
-        self.port = 0
+        super().__init__()
         self._upstream = upstream
         self._pairs: set[_Pair] = set()
         self._is_silent = False
         self._delay_seconds = 0.0
-        self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def reset(self) -> None:
         """End all connections with RST."""
@@ -57,26 +57,6 @@ class Proxy:
         """Let new connections work, and at full speed; what was silenced stays silent."""
         self._do(self._heal)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(10)
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._do(self._stop.set)
-        self._thread.join(10)
-
-    def _do(self, action) -> None:
-        """Run `action` in the proxy's own thread, and come back when it is done."""
-        done = threading.Event()
-
-        def act() -> None:
-            action()
-            done.set()
-
-        self._loop.call_soon_threadsafe(act)
-        assert done.wait(30)
-
     def _silence(self) -> None:
         self._is_silent = True
         for pair in self._pairs:
@@ -90,17 +70,10 @@ class Proxy:
         self._is_silent = False
         self._delay_seconds = 0.0
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._connect, "127.0.0.1", 0, backlog=1000)
 
-    async def _serve(self) -> None:
-        self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._connect, "127.0.0.1", 0, backlog=1000)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
+    def _end(self) -> None:
         for pair in list(self._pairs):
             _abort(pair.client)
             _abort(pair.server)
