@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import psycopg
 import typer
 
-from outbox.complaints import complaint
 from outbox.durations import parse_duration
-from outbox.errors import OutboxError
+from outbox.exits import run_command
 from outbox.settings import dsn_setting
 from relays import __version__
 from relays.settings import RelaySettings
@@ -84,11 +82,4 @@ def relay(  # noqa: PLR0917 - typer builds the options from the signature
 
 def main() -> None:
     """Run the command; errors are one line with cause and remedy, and have their own exit codes."""
-    try:
-        app()
-    except (OutboxError, LookupError, psycopg.Error) as error:
-        said = complaint(error)
-        if said is None or "--debug" in sys.argv:
-            raise
-        typer.echo(f"outbox-relay: {said[0]}", err=True)
-        sys.exit(said[1])
+    run_command("outbox-relay", app)

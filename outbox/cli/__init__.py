@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
-import psycopg
 import typer
 
 from outbox.cli import applying, database, dead, demo, destinations, doctor, recording, replaying, status, upkeep
-from outbox.complaints import complaint
-from outbox.errors import OutboxError
+from outbox.exits import run_command
 
 __all__ = ["app", "main"]
 
@@ -54,11 +50,4 @@ def _options(
 
 def main() -> None:
     """Run the command; errors are one line with cause and remedy, and have their own exit codes."""
-    try:
-        app()
-    except (OutboxError, LookupError, psycopg.Error) as error:
-        said = complaint(error)
-        if said is None or "--debug" in sys.argv:
-            raise
-        typer.echo(f"outbox: {said[0]}", err=True)
-        sys.exit(said[1])
+    run_command("outbox", app)
