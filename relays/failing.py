@@ -75,8 +75,7 @@ async def _failed_events(connection: psycopg.AsyncConnection[Any], destination_i
 
 async def _apply(connection: psycopg.AsyncConnection[Any], row: Any, hold: Hold) -> None:
     log.warning("destination %s is %s: %s", row.name, hold.state, hold.reason)
-    parameters = {"destination_id": row.id, "state": hold.state, "reason": hold.reason, "seconds": hold.seconds}
-    await connection.execute(query("hold_destination"), parameters)
+    await connection.execute(query("hold_destination"), hold.parameters(row.id))
 
 
 async def _rows(connection: psycopg.AsyncConnection[Any], name: str, parameters: dict[str, Any]) -> list[Any]:

@@ -99,13 +99,7 @@ class Holds:
             f" for {hold.seconds:.3g} s" if hold.seconds is not None else "",
             hold.reason,
         )
-        parameters = {
-            "destination_id": target.destination.id,
-            "state": hold.state,
-            "reason": hold.reason,
-            "seconds": hold.seconds,
-        }
-        self._start(self._run("hold_destination", parameters, target))
+        self._start(self._run("hold_destination", hold.parameters(target.destination.id), target))
 
     def _is_longer(self, target: Target, hold: Hold) -> bool:
         is_new_state = hold.state not in {"held", target.destination.state.value}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from outbox.model import Certainty
 
@@ -20,6 +20,15 @@ class Hold:
     state: Literal["held", "tripped", "disabled"]
     reason: str
     seconds: float | None = None
+
+    def parameters(self, destination_id: int) -> dict[str, Any]:
+        """Return what the query hold_destination takes."""
+        return {
+            "destination_id": destination_id,
+            "state": self.state,
+            "reason": self.reason,
+            "seconds": self.seconds,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,13 +209,13 @@ def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str
     return {
         "relay_id": relay_id,
         "ids": numbers(settled.delivery.id for settled in delivered),
-        "tokens": numbers([settled.delivery.lease_token for settled in delivered]),
+        "tokens": numbers(settled.delivery.lease_token for settled in delivered),
         "ages_ms": _ages(delivered, now),
         "durations_ms": _durations(delivered),
         "statuses": numbers(result.status for result in results) if has_answers else None,
         "details": texts(storable(result.detail) for result in results) if has_answers else None,
-        "refused_ids": numbers([settled.delivery.id for settled in refused]),
-        "refused_tokens": numbers([settled.delivery.lease_token for settled in refused]),
+        "refused_ids": numbers(settled.delivery.id for settled in refused),
+        "refused_tokens": numbers(settled.delivery.lease_token for settled in refused),
         "refused_ages_ms": _ages(refused, now),
         "refused_durations_ms": _durations(refused),
         "outcomes": texts(decision.outcome.value for decision in decisions),
@@ -226,7 +226,7 @@ def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str
         "refused_details": texts(decision.detail for decision in decisions),
         "are_charged": numbers(decision.is_charged for decision in decisions),
         "were_started": numbers(decision.was_started for decision in decisions),
-        "repeat_ids": numbers([delivery_id for delivery_id, _ in repeats]),
+        "repeat_ids": numbers(delivery_id for delivery_id, _ in repeats),
         "repeat_reasons": texts(repeat.reason for _, repeat in repeats),
         "repeat_certainties": texts(repeat.certainty.value for _, repeat in repeats),
         "repeat_details": texts(storable(repeat.detail) for _, repeat in repeats),
@@ -234,8 +234,8 @@ def _parameters(batch: Sequence[Settled], now: float, relay_id: int) -> dict[str
 
 
 def _ages(batch: Sequence[Settled], now: float) -> str:
-    return numbers([int((now - settled.started) * 1000) for settled in batch])
+    return numbers(int((now - settled.started) * 1000) for settled in batch)
 
 
 def _durations(batch: Sequence[Settled]) -> str:
-    return numbers([int((settled.ended - settled.started) * 1000) for settled in batch])
+    return numbers(int((settled.ended - settled.started) * 1000) for settled in batch)
