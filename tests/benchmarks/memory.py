@@ -16,7 +16,7 @@ LONGEST_SECONDS = 900.0
 # one event goes to all destinations: the payload is stored once and read for every delivery
 ADD_MANY = """
     insert into outbox.destinations (name, sink, event_types)
-    select 'many-' || n, 'handler', '{pausing}' from generate_series(1, %s) n"""
+    select 'many-' || n, 'handler', array[%s] from generate_series(1, %s) n"""
 RECORD = """
     select outbox.record_event('pausing', jsonb_build_object('i', n, 'text',
         (select string_agg(md5(n::text || m), '') from generate_series(1, 2047) m)))
@@ -39,7 +39,7 @@ def growth(deliveries: int = 200_000, destinations: int = 1000) -> list[list[str
     with arena() as own:
         prepared = own.prepare(OURS)
         with psycopg.connect(prepared.dsn, autocommit=True) as connection:
-            connection.execute(ADD_MANY, [destinations])
+            connection.execute(ADD_MANY, ["pausing", destinations])
             connection.execute(RECORD, [deliveries // destinations])
             connection.execute("vacuum analyze")
             worker = prepared.start_worker(BENCH_CONCURRENCY="500")

@@ -9,16 +9,13 @@ import psycopg
 
 from tests.benchmarks.contestants import OURS
 from tests.benchmarks.drain import Arena, Prepared, arena, stop, wait_for_end
-from tests.benchmarks.memory import peak_mib
+from tests.benchmarks.memory import ADD_MANY, peak_mib
 from tests.benchmarks.timing import latencies, percentile
 
 NOISY = ["the other destination", "events", "p50 ms", "p99 ms", "max ms"]
 MANY = ["destinations", "deliveries", "deliveries/s", "relay MiB", "idle: p50 ms", "p99 ms"]
 
 ADD_SLOW = "insert into outbox.destinations (name, sink, event_types) values ('slow', 'handler', '{slow}')"
-ADD_MANY = """
-    insert into outbox.destinations (name, sink, event_types)
-    select 'many-' || n, 'handler', '{many}' from generate_series(1, %s) n"""
 RECORD = "select outbox.record_event(%s, jsonb_build_object('i', n)) from generate_series(1, %s) n"
 OPEN = "select not exists (select from outbox.deliveries)"
 
@@ -53,7 +50,7 @@ def many(destinations: int = 10_000, events: int = 5) -> list[list[str]]:
 def _many_row(own: Arena, destinations: int, events: int) -> list[str]:
     def add(dsn: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(ADD_MANY, [destinations])
+            connection.execute(ADD_MANY, ["many", destinations])
 
     prepared = own.prepare(OURS)
     add(prepared.dsn)
