@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 PROOF := $(VENV)/.proof-installed
 PYTEST_ARGS ?=
 MATRIX_ARGS ?=
+# Tests wait for processes about as long as they compute: four workers keep two cores busy, and none is left with a long file.
+SPREAD := -n 4 --dist worksteal
 
 .PHONY: demo test check format bench chaos coverage mutation sbom audit docker matrix clean
 
@@ -13,7 +15,7 @@ demo: $(STAMP)
 	@$(BIN)/outbox demo
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet .
@@ -35,7 +37,7 @@ chaos: $(STAMP)
 # Processes that a test kills leave no data, so the figure is a little lower than the truth.
 coverage: $(PROOF)
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -n 2 --dist loadfile --timeout 600 $(PYTEST_ARGS)
+	@$(BIN)/coverage run -m pytest $(SPREAD) --timeout 600 $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

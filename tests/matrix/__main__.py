@@ -83,7 +83,7 @@ def short() -> list[Line]:
 def run(line: Line) -> tuple[int, str]:
     """Run one combination; return pytest's exit code and its last line, after showing all of it if it failed."""
     program = sys.executable if is_ours(line) else prepare(line.python, line.dependencies)
-    command = [program, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-q", f"--postgres={line.postgres}"]
+    command = [program, "-m", "pytest", "-n", "4", "--dist", "worksteal", "-q", f"--postgres={line.postgres}"]
     if not line.python.is_open_to_all:  # no other account can start it, which these tests do
         command.append("--ignore=tests/unit/test_embedded.py")
     done = subprocess.run([*command, *line.tests], capture_output=True, text=True, check=False, cwd=ROOT)
