@@ -43,6 +43,8 @@ class Line:
 def main() -> int:
     arguments = parsed()
     lines = short() if arguments.short else full(arguments.tests)
+    if absent := pythons.absent():
+        print(f"matrix: not on this machine, so not run: Python {', '.join(absent)}")
     table = Table("Python", "dependencies", "PostgreSQL", "result", "seconds")
     failed = False
     for line in lines:
@@ -73,7 +75,7 @@ def full(tests: list[str]) -> list[Line]:
 
 
 def short() -> list[Line]:
-    """Return what fits into four minutes."""
+    """Return what fits into two minutes."""
     ours = pythons.running()
     others = [python for python in pythons.found() if python != ours]
     lines = [Line(ours, "newest", postgres, SHORT) for postgres in ("14", "16")]

@@ -39,6 +39,12 @@ def found() -> list[Python]:
     return [pythons[version] for version in SUPPORTED if version in pythons]
 
 
+def absent() -> list[str]:
+    """Return the supported versions that are not on this machine."""
+    here = {python.version for python in found()}
+    return [version for version in SUPPORTED if version not in here]
+
+
 def _program(version: str) -> str | None:
     """Return the real program behind `pythonX.Y`, or None: pyenv puts names on the path of versions it has not got."""
     named = shutil.which(f"python{version}")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from tests.matrix.__main__ import POSTGRES, full, short
-from tests.matrix.pythons import found, running
+from tests.matrix.pythons import SUPPORTED, absent, found, running
 
 
 def test_each_python_found_is_the_version_it_is_found_for():
@@ -28,3 +28,7 @@ def test_the_short_form_runs_the_oldest_postgresql_first_and_at_most_one_other_p
     assert {line.python for line in lines[:2]} == {running()}
     assert len(lines) <= 3
     assert running().version == f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_a_version_is_either_found_or_said_to_be_absent():
+    assert sorted([*absent(), *(python.version for python in found())]) == list(SUPPORTED)
