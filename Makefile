@@ -8,6 +8,8 @@ PYTEST_ARGS ?=
 MATRIX_ARGS ?=
 # Tests wait for processes about as long as they compute: four workers keep two cores busy, and none is left with a long file.
 SPREAD := -n 4 --dist worksteal
+# uv trusts a list of its own: behind a proxy with its own authority, as in many companies, it would install nothing.
+export UV_SYSTEM_CERTS := true
 
 .PHONY: demo test check format bench chaos coverage mutation sbom audit docker matrix clean
 
